@@ -1,0 +1,123 @@
+"""What a backend is: the contract between Programs and the machines that run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localllm.model.program import Program
+
+Float = NDArray[np.float32]
+Progress = Callable[[str, int, int], None]
+"""Called as progress(what, done, total): "load" in bytes, "compile" in kernels."""
+
+
+class TensorInfo(Protocol):
+    """A tensor of a file. ``shape`` is in NumPy's order, rows last but one: (out, in)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def type(self) -> str:
+        """Name of the storage format, such as "Q4_K"."""
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row (the last axis)."""
+    @property
+    def nbytes(self) -> int: ...
+
+
+class TensorSource(Protocol):
+    """Where weights come from. An open GGUF file is one."""
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]: ...
+
+    def read_into(self, name: str, first_row: int, out: NDArray[np.uint8]) -> None:
+        """Fill ``out`` (rows, row_bytes), C-contiguous, from row ``first_row`` on. All leading axes count as rows. Thread-safe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What can be chosen about a session. ``threads``: None is one per physical core that we may use.
+    ``batch``: the longest chunk of rows that is computed at once."""
+
+    threads: int | None = None
+    batch: int = 512
+
+
+class Want(NamedTuple):
+    """Which rows of a chunk are wanted, counted from its start, and as what."""
+
+    rows: Sequence[int] = ()
+    kind: Literal["logits"] = "logits"
+
+
+class Chunk(NamedTuple):
+    """What one line adds to a batch: token ids at its next positions, and which results are wanted."""
+
+    line: Line
+    tokens: Sequence[int]
+    want: Want = Want()
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """One entry per chunk: (rows wanted, V) float32, the caller's own."""
+
+    logits: list[Float] = field(default_factory=list)
+
+
+class Line(Protocol):
+    """One line of tokens and its state in a session."""
+
+    @property
+    def length(self) -> int:
+        """Tokens held so far."""
+
+    def truncate(self, n: int) -> int:
+        """Forget what is beyond the first ``n`` tokens; the length really reached, at most n."""
+
+    def fork(self) -> Line:
+        """A second line with the same past; pages are shared and copied when written."""
+
+    def close(self) -> None:
+        """Give the storage back."""
+
+
+class Session(Protocol):
+    """A compiled Program with its storage."""
+
+    def new_line(self) -> Line: ...
+
+    def forward(self, batch: Sequence[Chunk]) -> Outputs:
+        """Append every chunk to its line and compute what is wanted. At most Options.batch rows in all."""
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """A way to run Programs."""
+
+    name: str
+
+    def available(self) -> str | None:
+        """None, or why this backend can't run on this machine."""
+
+    def missing(self, program: Program, source: TensorSource) -> Sequence[str]:
+        """Operations and tensor types that it can't do, by name."""
+
+    def memory(self, program: Program, source: TensorSource, options: Options) -> int:
+        """Bytes that weights and scratch will take, without the cache."""
+
+    def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Any:
+        """The weights that the Program names, in the backend's own form; once per file."""
+
+    def compile(self, program: Program, weights: Any, options: Options, progress: Progress | None = None) -> Session:
+        """A session over uploaded weights. Cheap."""
