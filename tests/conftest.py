@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class Models:
-    """The folder of the real models; ``get`` gives one file or skips the test, with the reason."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def get(self, file_name: str) -> Path:
-        """The path of one model file."""
-        path = self.folder / file_name
-        if not path.is_file():
-            pytest.skip(f"no {file_name} in {self.folder} (LOCALLLM_TEST_MODELS)")
-        return path
 
 
 def _folder(variable: str, default: Path) -> Path:
@@ -38,6 +25,19 @@ def goldens() -> Path:
 
 
 @pytest.fixture(scope="session")
-def models() -> Models:
+def models() -> Path:
     """The folder of real models, for tests marked ``model``."""
-    return Models(_folder("LOCALLLM_TEST_MODELS", Path.home() / ".cache" / "localllm-test-models"))
+    return _folder("LOCALLLM_TEST_MODELS", Path.home() / ".cache" / "localllm-test-models")
+
+
+@pytest.fixture(scope="session")
+def model_file(models: Path) -> Callable[[str], Path]:
+    """A function that gives the path of one real model, or skips the test where that file is missing."""
+
+    def get(file_name: str) -> Path:
+        path = models / file_name
+        if not path.is_file():
+            pytest.skip(f"no {file_name} in {models} (LOCALLLM_TEST_MODELS)")
+        return path
+
+    return get
