@@ -1,0 +1,135 @@
+"""Compiled kernels: found on disk as object code, or compiled, and loaded into this process.
+
+A warm start needs LLVM's loader alone and imports neither Numba nor a kernel's source. The folder is named by the digest of all that
+matters (every kernel source, Numba, llvmlite, the target and the processor), so an object can never be stale.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from localllm.backends.cpu.target import Target, current
+
+KernelId = tuple[str | int, ...]
+"""(module below kernels/, factory in it, arguments of the factory ...): names a kernel and says how to make it."""
+
+
+def cache_root() -> Path:
+    """The folder for compiled kernels: ``LOCALLLM_CACHE``, or the user's cache folder of the system."""
+    if given := os.environ.get("LOCALLLM_CACHE"):
+        return Path(given) / "kernels"
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "localllm" / "kernels"
+
+
+@cache
+def digest(target: Target) -> str:
+    """Digest of everything that the machine code depends on."""
+    h = hashlib.sha256()
+    here = Path(__file__).parent
+    for source in [here / "records.py", here / "compiler.py", here / "target.py", *sorted((here / "kernels").glob("*.py"))]:
+        h.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    h.update(repr((target, processor(target), version("numba"), version("llvmlite"), sys.platform, sys.version_info[:2])).encode())
+    return h.hexdigest()[:20]
+
+
+@cache
+def processor(target: Target) -> str:
+    """The processor that LLVM tunes for: this one where the target is its best, so that cache folders can travel between machines."""
+    import llvmlite.binding as llvm
+
+    from localllm.backends.cpu.target import available
+
+    return str(llvm.get_host_cpu_name()) if available()[0] == target.name else target.cpu
+
+
+class KernelCache:
+    """The kernels of this process, by id; one instance (``kernels()``)."""
+
+    def __init__(self, target: Target) -> None:
+        import llvmlite.binding as llvm
+
+        self._llvm = llvm
+        self.target = target
+        self.folder = cache_root() / f"{target.name}-{digest(target)}"
+        for start in ("initialize", "initialize_native_target", "initialize_native_asmprinter"):
+            with contextlib.suppress(RuntimeError):  # newer llvmlite does this by itself and says so
+                getattr(llvm, start)()
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.machine())
+        self._addresses: dict[KernelId, int] = {}
+
+    def machine(self) -> Any:
+        """LLVM's description of the target."""
+        llvm = self._llvm
+        cpu = processor(self.target)
+        features = llvm.get_host_cpu_features().flatten() if cpu == llvm.get_host_cpu_name() else ""
+        return llvm.Target.from_default_triple().create_target_machine(
+            cpu=cpu, features=features, opt=3, reloc="default", codemodel="jitdefault", jit=True
+        )
+
+    def addresses(self, ids: Iterable[KernelId], progress: Callable[[str, int, int], None] | None = None) -> dict[KernelId, int]:
+        """The address of every kernel asked for; those that are neither loaded nor on disk are compiled, with progress("compile", i, n)."""
+        wanted = list(dict.fromkeys(ids))
+        objects = {i: self._stored(i) for i in wanted if i not in self._addresses}
+        missing = [i for i, data in objects.items() if data is None]
+        for done, i in enumerate(missing):
+            if progress:
+                progress("compile", done, len(missing))
+            objects[i] = self._compile(i)
+        if progress and missing:
+            progress("compile", len(missing), len(missing))
+        for i, data in objects.items():
+            assert data is not None
+            self._engine.add_object_file(self._llvm.ObjectFileRef.from_data(data))
+        if objects:
+            self._engine.finalize_object()
+        for i in objects:
+            self._addresses[i] = self._engine.get_function_address(symbol(i))
+            assert self._addresses[i], i
+        return {i: self._addresses[i] for i in wanted}
+
+    def _stored(self, i: KernelId) -> bytes | None:
+        try:
+            data = (self.folder / f"{symbol(i)}.o").read_bytes()
+        except OSError:
+            return None
+        check, data = data[:32], data[32:]
+        return data if hashlib.sha256(data).digest() == check else None
+
+    def _compile(self, i: KernelId) -> bytes:
+        from localllm.backends.cpu.compiler import compile_kernel
+
+        module = importlib.import_module(f"localllm.backends.cpu.kernels.{i[0]}")
+        data = compile_kernel(getattr(module, str(i[1]))(*i[2:]), symbol(i), self.machine())
+        with contextlib.suppress(OSError):  # a folder that can't be written costs time, not function
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as f:
+                f.write(hashlib.sha256(data).digest() + data)
+            os.replace(f.name, self.folder / f"{symbol(i)}.o")
+        return data
+
+
+def symbol(i: KernelId) -> str:
+    """The name of a kernel's machine code."""
+    return "localllm_" + "_".join(str(part).replace("-", "m") for part in i)
+
+
+@cache
+def kernels() -> KernelCache:
+    """The kernel cache of this process."""
+    return KernelCache(current())

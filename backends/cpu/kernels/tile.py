@@ -1,0 +1,133 @@
+"""Tiles: N vectors at once, one for each column. N is part of the type (UniTuple), so the loops here run while code is emitted and LLVM
+keeps every element in a register."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.extending import intrinsic
+
+from localllm.backends.cpu.kernels.ir import F32, FLOATS, I8, I32, I64, INTS, fused, load, offset, pack, splat, store, unpack
+
+
+def _at(b: Any, base: Any, stride: Any, j: int) -> Any:
+    return offset(b, base, b.mul(stride, ir.Constant(I64, j)))
+
+
+def zeros(kind: Any, n: int) -> Any:
+    """An intrinsic without arguments: a tile of n zero vectors."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def f(typing: Any) -> Any:
+        zero = ir.Constant(kind.ll, [0.0 if kind.floating else 0] * kind.n)
+        return types.UniTuple(kind, n)(), lambda context, b, sig, args: pack(b, [zero] * n)
+
+    return f
+
+
+def loader(kind: Any, n: int) -> Any:
+    """An intrinsic (address, stride): n vectors."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def f(typing: Any, p: Any, stride: Any) -> Any:
+        def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+            return pack(b, [load(b, _at(b, *args, j), kind.ll) for j in range(n)])
+
+        return types.UniTuple(kind, n)(types.int64, types.int64), generate
+
+    return f
+
+
+def broadcaster(n: int) -> Any:
+    """An intrinsic (address): n vectors of int32, each one number at address + 4*j in every lane."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def f(typing: Any, p: Any) -> Any:
+        def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+            return pack(b, [splat(b, load(b, offset(b, args[0], 4 * j), I32), 16) for j in range(n)])
+
+        return types.UniTuple(INTS, n)(types.int64), generate
+
+    return f
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def tile_store(typing: Any, p: Any, stride: Any, tile: Any) -> Any:
+    """Every vector to p + j*stride."""
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        for j, value in enumerate(unpack(b, args[2])):
+            store(b, value, _at(b, args[0], args[1], j))
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, tile), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def tile_fma(typing: Any, acc: Any, v: Any, p: Any, stride: Any) -> Any:
+    """acc[j] = v * (the float at p + j*stride) + acc[j]."""
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        out = []
+        for j, a in enumerate(unpack(b, args[0])):
+            x = splat(b, load(b, _at(b, args[2], args[3], j), F32), 16)
+            out.append(fused(b, args[1], x, a))
+        return pack(b, out)
+
+    return acc(acc, v, types.int64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def tile_mul(typing: Any, tile: Any, v: Any) -> Any:
+    """tile[j] * v."""
+    return tile(tile, v), lambda context, b, sig, args: pack(b, [b.fmul(x, args[1]) for x in unpack(b, args[0])])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def tile_scaled(typing: Any, acc: Any, dot: Any, d: Any, p: Any) -> Any:
+    """acc[j] = float(dot[j]) * 2^e * d + acc[j]; p + 4*j: the integer e << 23, e >= 0.
+
+    The power of two is an integer addition to the exponent, on a port that the multiplier does not use. A dot of zero becomes
+    2^(e - 127), which no sum notices: the smallest step of x is 2^-24 of its largest.
+    """
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        out = []
+        for j, (a, v) in enumerate(zip(unpack(b, args[0]), unpack(b, args[1]), strict=True)):
+            e = splat(b, load(b, offset(b, args[3], 4 * j), I32), 16)
+            scaled = b.bitcast(b.add(b.bitcast(b.sitofp(v, FLOATS.ll), INTS.ll), e), FLOATS.ll)
+            out.append(fused(b, scaled, args[2], a))
+        return pack(b, out)
+
+    return acc(acc, dot, d, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def tile_finish(typing: Any, acc: Any, scale: Any, init: Any, init_stride: Any, out: Any, out_stride: Any) -> Any:
+    """out[j] = acc[j] * (the float at scale + 4*j) + init[j], 16 floats at out + j*out_stride."""
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        for j, a in enumerate(unpack(b, args[0])):
+            s = splat(b, load(b, offset(b, args[1], 4 * j), F32), 16)
+            start = load(b, _at(b, args[2], args[3], j), FLOATS.ll)
+            store(b, fused(b, a, s, start), _at(b, args[4], args[5], j))
+        return context.get_dummy_value()
+
+    return types.none(acc, *[types.int64] * 5), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def stack(typing: Any, size: Any) -> Any:
+    """Address of a literal number of bytes in the stack frame, aligned to 64."""
+    if not isinstance(size, types.IntegerLiteral):
+        return None
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        p = cgutils.alloca_once(b, ir.ArrayType(I8, size.literal_value))
+        p.align = 64
+        return b.ptrtoint(p, I64)
+
+    return types.int64(size), generate
