@@ -1,0 +1,124 @@
+"""Lines and the interpreter that runs a Program over a batch of chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from localllm.backends.base import Chunk, Float, Options, Outputs
+from localllm.backends.reference import ops
+from localllm.backends.reference.weights import Weights
+from localllm.errors import BackendError
+from localllm.model.program import Attend, Program
+
+
+class ReferenceLine:
+    """One line: the rotated keys and the values of every layer, (capacity, K*d) each; the first ``length`` rows count."""
+
+    def __init__(self, session: ReferenceSession) -> None:
+        self.session = session
+        self.cache: list[ops.Cache] = [ops.Cache(width) for width in session.cache_widths]
+        self.closed = False
+        self._length = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens held so far."""
+        return self._length
+
+    def truncate(self, n: int) -> int:
+        """Forget all but the first ``n`` tokens. Exact for every n, since all positions are kept."""
+        self._length = min(self._length, max(n, 0))
+        return self._length
+
+    def fork(self) -> ReferenceLine:
+        """A copy."""
+        self.session.check(self)
+        line = ReferenceLine(self.session)
+        line.cache = [cache.copy(self._length) for cache in self.cache]
+        line._length = self._length
+        return line
+
+    def close(self) -> None:
+        """Give the storage back; the line can't be used any more."""
+        self.closed, self.cache, self._length = True, [], 0
+
+    def grow(self, n: int) -> None:
+        """Count ``n`` more rows as held: they are in the cache."""
+        self._length += n
+
+
+class ReferenceSession:
+    """Runs each operation for the whole batch before the next one."""
+
+    def __init__(self, program: Program, weights: Weights, options: Options) -> None:
+        layers = {op.layer: op.kv_heads * op.head_dim for op in program.ops if isinstance(op, Attend)}
+        self.cache_widths = [layers[layer] for layer in sorted(layers)]
+        self._program = program
+        self._weights: Weights | None = weights
+        self._options = options
+
+    def new_line(self) -> ReferenceLine:
+        """An empty line."""
+        return ReferenceLine(self)
+
+    def forward(self, batch: Sequence[Chunk]) -> Outputs:
+        """Append every chunk to its line, in order, and give the logits of the wanted rows.
+
+        Raises BackendError for what no batch can be, before anything is computed. A line may occur twice: its second chunk comes after.
+        """
+        program, weights = self._program, self._weights
+        if weights is None:
+            raise BackendError("the session is closed; compile the program again")
+        rows = self._rows(batch)
+        state = ops.State(weights, rows, {})
+        for op in program.ops:
+            ops.run(op, state)
+        for row in rows:
+            row.line.grow(len(row.tokens))
+        return Outputs(_split(state.registers[program.result], [len(row.want) for row in rows]))
+
+    def close(self) -> None:
+        """Let the weights go."""
+        self._weights = None
+
+    def check(self, line: object) -> ReferenceLine:
+        """The line, if it is an open one of this session; else BackendError."""
+        if not isinstance(line, ReferenceLine) or line.session is not self or line.closed:
+            raise BackendError(
+                f"a line that is {'closed' if isinstance(line, ReferenceLine) and line.closed else 'of another session'} can't be used"
+            )
+        return line
+
+    def _rows(self, batch: Sequence[Chunk]) -> list[ops.Rows]:
+        rows: list[ops.Rows] = []
+        ends: dict[int, int] = {}
+        for chunk in batch:
+            line = self.check(chunk.line)
+            first = ends.get(id(line), line.length)
+            ends[id(line)] = first + len(chunk.tokens)
+            rows.append(ops.Rows(line, first, self._tokens(chunk.tokens), _wanted(chunk)))
+        total = sum(len(row.tokens) for row in rows)
+        if total > self._options.batch:
+            raise BackendError(f"a batch of {total} rows, expected at most Options.batch = {self._options.batch}")
+        return rows
+
+    def _tokens(self, tokens: Sequence[int]) -> list[int]:
+        for token in tokens:
+            if not 0 <= token < self._program.vocab:
+                raise BackendError(f"token id {token} is not in the vocabulary, expected 0 to {self._program.vocab - 1}")
+        return [int(token) for token in tokens]
+
+
+def _wanted(chunk: Chunk) -> list[int]:
+    for row in chunk.want.rows:
+        if not 0 <= row < len(chunk.tokens):
+            raise BackendError(f"row {row} is wanted of a chunk of {len(chunk.tokens)} tokens")
+    return list(chunk.want.rows)
+
+
+def _split(logits: Float, counts: list[int]) -> list[Float]:
+    ends = list(accumulate(counts))
+    return [np.array(logits[end - count : end]) for end, count in zip(ends, counts, strict=True)]
