@@ -50,7 +50,8 @@ def f16(scale: _Float) -> NDArray[np.float16]:
 
 def reciprocal(scale: _Float) -> _Float:
     """1 / scale, and 0 where that is not finite."""
-    inverse = np.float32(1) / scale
+    with np.errstate(all="ignore"):
+        inverse = np.float32(1) / scale
     return np.where(np.isfinite(inverse), inverse, np.float32(0))
 
 

@@ -55,13 +55,13 @@ class Format:
         with np.errstate(all="ignore"):
             for piece in self._pieces(len(flat)):
                 out[piece] = self.dequantize_blocks(flat[piece])
-        return out.reshape(*blocks.shape[:-1], -1 if flat.size else 0)
+        return out.reshape(*blocks.shape[:-1], blocks.shape[-1] // self.info.block_bytes * self.info.block_size)
 
     @property
     def quantize(self) -> Callable[[NDArray[Any]], Bytes] | None:
         """None, or the function values (..., nblocks * block_size) -> blocks (..., nblocks * block_bytes).
 
-        It raises OptionError for NaN, infinity, and values that are too large for the format's scale.
+        All formats but F32, F16 and BF16 raise OptionError for NaN, infinity, and values that need too large a scale.
         """
         return None if self.quantize_blocks is None else self._quantize
 
@@ -77,24 +77,26 @@ class Format:
         with np.errstate(all="ignore"):
             for piece in self._pieces(len(flat)):
                 out[piece] = self.quantize_blocks(flat[piece])
-        return out.view(np.uint8).reshape(*values.shape[:-1], -1 if flat.size else 0)
+        return out.view(np.uint8).reshape(*values.shape[:-1], values.shape[-1] // self.info.block_size * self.info.block_bytes)
 
     def _integers(self, blocks: Bytes) -> Integers:
         flat = self._blocks(blocks)
-        groups = self.info.block_size // GROUP
-        codes = np.empty((len(flat), self.info.block_size), np.int8)
-        scale, minimum = np.empty((2, len(flat), groups), np.float32)
+        if blocks.ndim != 2:
+            raise OptionError(f"{self.info.name} blocks: expected rows (n, row_bytes), got {_kind(blocks)}")
         assert self.integer_blocks is not None
-        found: Integers | None = None
+        count, size, groups = len(flat), self.info.block_size, self.info.block_size // GROUP
+        codes = np.empty((count, size), np.int8)
+        scale, minimum = np.empty((2, count, groups), np.float32)
         with np.errstate(all="ignore"):
-            for piece in self._pieces(len(flat)):
+            shifted = self.integer_blocks(np.zeros(1, self.block)).minimum is not None
+            for piece in self._pieces(count):
                 found = self.integer_blocks(flat[piece])
                 codes[piece], scale[piece] = found.codes, _spread(found.scale, groups)
                 if found.minimum is not None:
                     minimum[piece] = _spread(found.minimum, groups)
-        rows = len(blocks)
-        shifted = found is not None and found.minimum is not None
-        return Integers(codes.reshape(rows, -1), scale.reshape(rows, -1), minimum.reshape(rows, -1) if shifted else None)
+        rows, per_row = len(blocks), blocks.shape[1] // self.info.block_bytes
+        scale, minimum = scale.reshape(rows, per_row * groups), minimum.reshape(rows, per_row * groups)
+        return Integers(codes.reshape(rows, per_row * size), scale, minimum if shifted else None)
 
     def _blocks(self, blocks: Bytes) -> Blocks:
         info = self.info

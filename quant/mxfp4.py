@@ -19,7 +19,7 @@ BLOCK = layout("MXFP4", [("e", "u1"), ("qs", "u1", 16)])
 
 LEVELS = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
 
-_HALF = np.ldexp(np.float32(1), np.arange(256) - 128)
+_HALF = np.ldexp(np.float32(1), np.arange(-128, 128, dtype=np.int32))
 _BETWEEN = (LEVELS[1:8].astype(np.float32) + LEVELS[:7]) / 2
 
 

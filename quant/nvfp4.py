@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from localllm.errors import OptionError
 from localllm.quant.base import by_name
 from localllm.quant.bits import pack, reciprocal, unpack
 from localllm.quant.blocks import Blocks, Float, Format, Integers, expand, layout
@@ -21,7 +22,7 @@ BLOCK = layout("NVFP4", [("d", "u1", 4), ("qs", "u1", 32)])
 
 def _halves() -> Float:
     """Half of every scale that a byte can hold."""
-    byte = np.arange(256)
+    byte = np.arange(256, dtype=np.int32)
     exponent, mantissa = byte >> 3 & 15, (byte & 7).astype(np.float32)
     scale = np.where(exponent == 0, np.ldexp(mantissa, -9), np.ldexp(1 + mantissa / 8, exponent - 7))
     scale[0x7F] = 0
@@ -30,6 +31,7 @@ def _halves() -> Float:
 
 
 _HALF = _halves()
+_LARGEST = 448 * 6
 _BETWEEN = (_HALF[1:0x7F] + _HALF[:0x7E]) / 2
 
 
@@ -39,10 +41,13 @@ def dequantize(blocks: Blocks) -> Float:
 
 
 def quantize(values: Float) -> Blocks:
-    """(n, 64) -> (n,): the scale nearest to a sixth of the largest absolute value, at most 448."""
+    """(n, 64) -> (n,): the scale nearest to a sixth of the largest absolute value."""
     x = values.reshape(-1, 4, 16)
+    peak = np.abs(x).max(axis=-1)
+    if peak.size and peak.max() > _LARGEST:
+        raise OptionError(f"values: NVFP4 holds values up to {_LARGEST}, not {peak.max():.6g}; divide the tensor by a factor first")
     blocks = np.empty(len(values), BLOCK)
-    blocks["d"] = np.searchsorted(_BETWEEN, np.abs(x).max(axis=-1) / 12, side="right")
+    blocks["d"] = np.searchsorted(_BETWEEN, peak / 12, side="right")
     codes = nearest(x * reciprocal(_HALF[blocks["d"]])[..., None])
     blocks["qs"] = pack(codes.reshape(-1, 64), run=8, bits=4)
     return blocks

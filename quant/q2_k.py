@@ -16,7 +16,7 @@ import numpy as np
 from localllm.quant.base import by_name
 from localllm.quant.bits import f16, f32, pack, reciprocal, unpack
 from localllm.quant.blocks import Blocks, Float, Format, Integers, expand, layout
-from localllm.quant.search import fit_affine
+from localllm.quant.search import fit_affine, importance
 
 BLOCK = layout("Q2_K", [("scales", "u1", 16), ("qs", "u1", 64), ("d", "<f2"), ("dmin", "<f2")])
 
@@ -29,7 +29,7 @@ def dequantize(blocks: Blocks) -> Float:
 def quantize(values: Float) -> Blocks:
     """(n, 256) -> (n,)."""
     x = values.reshape(-1, 16, 16)
-    scale, low = fit_affine(x, np.abs(x), 3, np.arange(2.5, 4.1, 0.1))
+    scale, low = fit_affine(x, importance(x), 3, np.arange(2.5, 4.1, 0.1))
     blocks = np.empty(len(values), BLOCK)
     blocks["d"], blocks["dmin"] = f16(scale.max(axis=1) / 15), f16(low.max(axis=1) / 15)
     d, dmin = f32(blocks["d"])[:, None], f32(blocks["dmin"])[:, None]

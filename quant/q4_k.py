@@ -18,7 +18,7 @@ import numpy as np
 from localllm.quant.base import by_name
 from localllm.quant.bits import f16, f32, pack, reciprocal, unpack
 from localllm.quant.blocks import Blocks, Bytes, Float, Format, Integers, expand, layout
-from localllm.quant.search import fit_affine
+from localllm.quant.search import fit_affine, importance
 
 BLOCK = layout("Q4_K", [("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", (3, 4)), ("qs", "u1", 128)])
 
@@ -51,8 +51,7 @@ def factors(blocks: Blocks) -> tuple[Float, Float]:
 def encode(values: Float, top: int, blocks: Blocks) -> Bytes:
     """Set d, dmin and scales of ``blocks`` for values (n, 256) -> codes (n, 256) within [0, top]."""
     x = values.reshape(-1, 8, 32)
-    weight = np.sqrt(np.square(x).mean(axis=-1, keepdims=True)) + np.abs(x)
-    scale, low = fit_affine(x, weight, top, top + np.arange(-1, 1.1, 0.1))
+    scale, low = fit_affine(x, importance(x), top, top + np.arange(-1, 1.1, 0.1))
     blocks["d"], blocks["dmin"] = f16(scale.max(axis=1) / 63), f16(low.max(axis=1) / 63)
     scales, minimums = _six_bits(scale, f32(blocks["d"])), _six_bits(low, f32(blocks["dmin"]))
     blocks["scales"][:, 0] = scales[:, :4] | scales[:, 4:] >> 4 << 6

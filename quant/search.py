@@ -13,6 +13,12 @@ from localllm.quant.bits import reciprocal
 from localllm.quant.blocks import Float
 
 
+def importance(x: Float) -> Float:
+    """A weight for each value of groups x (..., m): large values count more, small ones still do."""
+    weight: Float = np.sqrt(np.square(x).mean(axis=-1, keepdims=True)) + np.abs(x)
+    return weight
+
+
 def fit_scale(x: Float, weight: Float, snap: Callable[[Float], Float], targets: Iterable[float]) -> Float:
     """x (..., m) ~ scale * snap(x / scale) -> scale (...).
 
@@ -56,10 +62,12 @@ def _solve(x: Float, weight: Float, codes: Float) -> tuple[Float, Float]:
     """The scale and low of least error for these codes; low is kept from falling below zero, which the formats can't hold."""
     w, wx, wq = weight.sum(axis=-1), (weight * x).sum(axis=-1), (weight * codes).sum(axis=-1)
     wqq, wqx = (weight * codes * codes).sum(axis=-1), (weight * codes * x).sum(axis=-1)
-    inverse = reciprocal(w * wqq - wq * wq)
+    determinant = w * wqq - wq * wq
+    inverse = reciprocal(determinant)
     scale, low = (w * wqx - wx * wq) * inverse, (wq * wqx - wqq * wx) * inverse
-    alone = wqx * reciprocal(wqq)
-    return np.maximum(np.where(low < 0, alone, scale), 0), np.maximum(low, 0)
+    # With codes that are all the same, up to rounding, only one of the two can be told.
+    alone, single = wqx * reciprocal(wqq), (low < 0) | (determinant <= np.float32(1e-5) * w * wqq)
+    return np.maximum(np.where(single, alone, scale), 0), np.where(single, np.float32(0), low)
 
 
 def _error(x: Float, weight: Float, codes: Float, scale: Float, low: Float) -> Float:
