@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from localllm.store.entries import DEFAULT, Entry, catalogue, find
 from localllm.store.folders import models_folder
-from localllm.store.names import cached, resolve
+from localllm.store.names import cached, lookup, resolve
 
-__all__ = ["DEFAULT", "Entry", "cached", "catalogue", "find", "models_folder", "resolve"]
+__all__ = ["DEFAULT", "Entry", "cached", "catalogue", "find", "lookup", "models_folder", "resolve"]

@@ -96,6 +96,6 @@ def unknown(name: str) -> ModelNotFoundError:
     """The error for a name that is neither a file nor in the catalogue, with what may have been meant."""
     names = [entry.name for entry in _ENTRIES]
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+    hint = f"the nearest name is {near[0]}" if near else f"known are {', '.join(names)}"
     shown = name if len(name) <= _LONGEST else name[:_LONGEST] + "..."
     return ModelNotFoundError(f"{shown!r} is neither a file nor a known name; {hint}")

@@ -13,10 +13,10 @@ from localllm.store.folders import models_folder
 from localllm.store.verify import verified
 
 
-def resolve(name: str | os.PathLike[str], progress: Progress | None = None) -> Path:
-    """The file of a model: a path that exists is itself, a catalogue name is fetched into the cache unless it is there.
+def lookup(name: str | os.PathLike[str]) -> Path | Entry:
+    """What a name means: a path that exists is itself, other names are looked up in the catalogue. Nothing is fetched.
 
-    Raises ModelNotFoundError for what is neither, FileError for a folder, DownloadError where fetching fails.
+    Raises ModelNotFoundError for what is neither, FileError for a folder.
     """
     # os.path, since pathlib raises OSError for a text too long to be a name.
     if os.path.isdir(name):
@@ -26,8 +26,19 @@ def resolve(name: str | os.PathLike[str], progress: Progress | None = None) -> P
     entry = find(name) if isinstance(name, str) else None
     if entry is None:
         raise _not_found(os.fspath(name))
+    return entry
+
+
+def resolve(name: str | os.PathLike[str], progress: Progress | None = None) -> Path:
+    """The file of a model: a path that exists, or the file of a catalogue name, fetched into the cache unless it is there.
+
+    Raises what ``lookup`` raises, and DownloadError where fetching fails.
+    """
+    found = lookup(name)
+    if isinstance(found, Path):
+        return found
     folder = models_folder()
-    return folder / entry.file if _there(entry, folder) else fetch(entry, folder, progress)
+    return folder / found.file if _there(found, folder) else fetch(found, folder, progress)
 
 
 def cached() -> dict[str, Path]:
@@ -54,5 +65,5 @@ def _not_found(name: str) -> ModelNotFoundError:
     if not os.path.isdir(path.parent):
         return ModelNotFoundError(f"there is no file {name!r}: no folder {str(path.parent)!r}")
     near = difflib.get_close_matches(path.name, [file.name for file in path.parent.glob("*.gguf")], n=1)
-    hint = f"did you mean {str(path.parent / near[0])!r}?" if near else "check the path; 'localllm list' shows the names that need none"
+    hint = f"the nearest is {str(path.parent / near[0])!r}" if near else "check the path; 'localllm list' shows the names that need none"
     return ModelNotFoundError(f"there is no file {name!r}; {hint}")

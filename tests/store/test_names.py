@@ -54,7 +54,7 @@ def test_a_folder_is_refused_with_a_file_in_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("smollm2:135", "did you mean smollm2:135m"),
+        ("smollm2:135", "the nearest name is smollm2:135m"),
         ("gpt-5", "known are smollm2:135m, gemma3:270m"),
         ("qwen2.5-coder", "several sizes; say which: qwen2.5-coder:0.5b, qwen2.5-coder:1.5b"),
         ("no/such/folder/m.gguf", "there is no file 'no/such/folder/m.gguf': no folder"),
@@ -64,12 +64,12 @@ def test_a_folder_is_refused_with_a_file_in_it(tmp_path: Path) -> None:
 )
 def test_unknown_names(name: str, says: str) -> None:
     with pytest.raises(ModelNotFoundError, match=says):
-        store.resolve(name)
+        store.lookup(name)
 
 
 def test_a_path_with_a_typing_error(tmp_path: Path) -> None:
     (tmp_path / "llama-3b.gguf").write_bytes(b"")
-    with pytest.raises(ModelNotFoundError, match=r"did you mean .*llama-3b\.gguf"):
+    with pytest.raises(ModelNotFoundError, match=r"the nearest is .*llama-3b\.gguf"):
         store.resolve(tmp_path / "lama-3b.gguf")
 
 

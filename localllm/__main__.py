@@ -1,0 +1,7 @@
+"""``python -m localllm`` is the command ``localllm``."""
+
+import sys
+
+from localllm.cli import main
+
+sys.exit(main())
