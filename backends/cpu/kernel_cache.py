@@ -93,7 +93,7 @@ class KernelCache:
             objects[i] = self._compile(i)
         if progress and missing:
             progress("compile", len(missing), len(missing))
-        for i, data in objects.items():
+        for data in objects.values():
             assert data is not None
             self._engine.add_object_file(self._llvm.ObjectFileRef.from_data(data))
         if objects:

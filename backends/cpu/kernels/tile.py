@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.extending import intrinsic
 
-from localllm.backends.cpu.kernels.ir import F32, FLOATS, I8, I32, I64, INTS, fused, load, offset, pack, splat, store, unpack
+from localllm.backends.cpu.kernels.ir import F32, FLOATS, I8, I32, I64, INTS, constant, fused, load, offset, pack, splat, store, unpack
 
 
 def _at(b: Any, base: Any, stride: Any, j: int) -> Any:
@@ -41,15 +41,28 @@ def loader(kind: Any, n: int) -> Any:
     return f
 
 
-def broadcaster(n: int) -> Any:
-    """An intrinsic (address): n vectors of int32, each one number at address + 4*j in every lane."""
+def broadcaster(n: int, doublings: int = 0) -> Any:
+    """An intrinsic (address): n vectors of int32, each one number at address + 4*j, times 2^doublings, in every lane."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def f(typing: Any, p: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            return pack(b, [splat(b, load(b, offset(b, args[0], 4 * j), I32), 16) for j in range(n)])
+            out = [splat(b, load(b, offset(b, args[0], 4 * j), I32), 16) for j in range(n)]
+            return pack(b, [b.shl(v, constant(INTS.ll, doublings)) if doublings else v for v in out])
 
         return types.UniTuple(INTS, n)(types.int64), generate
+
+    return f
+
+
+def half_of(which: int) -> Any:
+    """An intrinsic (tile): its first (0) or last (1) half."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def f(typing: Any, tile: Any) -> Any:
+        n = tile.count // 2
+        kind = types.UniTuple(tile.dtype, n)
+        return kind(tile), lambda context, b, sig, args: pack(b, unpack(b, args[0])[which * n : which * n + n])
 
     return f
 
@@ -117,6 +130,19 @@ def tile_finish(typing: Any, acc: Any, scale: Any, init: Any, init_stride: Any, 
         return context.get_dummy_value()
 
     return types.none(acc, *[types.int64] * 5), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def tile_plus(typing: Any, acc: Any, init: Any, init_stride: Any, out: Any, out_stride: Any) -> Any:
+    """out[j] = acc[j] + init[j], 16 floats at out + j*out_stride."""
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        for j, a in enumerate(unpack(b, args[0])):
+            start = load(b, _at(b, args[1], args[2], j), FLOATS.ll)
+            store(b, b.fadd(a, start), _at(b, args[3], args[4], j))
+        return context.get_dummy_value()
+
+    return types.none(acc, *[types.int64] * 4), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -15,6 +15,7 @@ from numba.core.extending import intrinsic, lower_builtin
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 
 from localllm.backends.cpu.kernels.ir import (
+    BYTES,
     BYTES16,
     F16,
     F32,
@@ -63,6 +64,7 @@ for _op, _int, _float in (
     (operator.truediv, None, "fdiv"),
     (operator.and_, "and_", None),
     (operator.or_, "or_", None),
+    (operator.xor, "xor", None),
 ):
     _operator(_op, _int, _float)
 
@@ -98,6 +100,11 @@ def _loader(gives: Any, emit: Callable[[Any, Any], Any]) -> Any:
     return f
 
 
+def storer(kind: Vec) -> Any:
+    """An intrinsic (address, value) that stores a vector of that kind."""
+    return _storer(kind, store)
+
+
 def _storer(takes: Any, emit: Callable[[Any, Any, Any], Any]) -> Any:
     @intrinsic  # type: ignore[untyped-decorator]
     def f(typing: Any, address: Any, value: Any) -> Any:
@@ -127,6 +134,7 @@ ld_u8 = _loader(types.int64, lambda b, a: b.zext(load(b, a, I8), I64))
 st_f = _storer(FLOATS, store)
 st_i = _storer(INTS, store)
 st_b16 = _storer(BYTES16, store)
+st_b = _storer(BYTES, store)
 st_h = _storer(FLOATS, lambda b, v, a: store(b, narrow_half(b, v), a))
 """16 floats, narrowed to halves."""
 st_f32 = _storer(types.float32, store)
@@ -169,6 +177,7 @@ to_i = unary(FLOATS, INTS, lambda b, x: b.fptosi(x, INTS.ll))
 to_b16 = unary(INTS, BYTES16, lambda b, x: b.trunc(x, BYTES16.ll))
 u8_to_i = unary(BYTES16, INTS, lambda b, x: b.zext(x, INTS.ll))
 i8_to_i = unary(BYTES16, INTS, lambda b, x: b.sext(x, INTS.ll))
+as_bytes = unary(INTS, BYTES, lambda b, x: b.bitcast(x, BYTES.ll))
 bits_f = unary(INTS, FLOATS, lambda b, x: b.bitcast(x, FLOATS.ll))
 vabs = unary(FLOATS, FLOATS, lambda b, x: call(b, "llvm.fabs.v16f32", FLOATS.ll, [x]))
 vround = unary(FLOATS, FLOATS, lambda b, x: call(b, "llvm.rint.v16f32", FLOATS.ll, [x]))

@@ -1,0 +1,54 @@
+"""The argument records of the kernels around matrices."""
+
+from __future__ import annotations
+
+from localllm.backends.cpu.records import Record
+
+MATMUL = Record(
+    "w",  # packed matrix
+    "records",  # records in a row: K / qk; for floats K
+    "x",  # activations: column tiles; for floats rows of float32
+    "x_bytes",  # bytes of a column tile; for floats of a row
+    "init",  # what is added: float32 row of the bias, of zeros, or of the residual
+    "init_stride",  # bytes from one row of it to the next: 0 where all rows have the same
+    "out",  # y
+    "out_stride",  # bytes from one row of it to the next
+    "groups",  # groups of 64 rows of the matrix
+    "rows",  # address of T
+)
+QUANTISE = Record(
+    "x",  # float32 rows
+    "x_stride",  # bytes from one to the next
+    "blocks",  # K / 32
+    "norm",  # RMSNorm weight, or 0: none
+    "n",  # true width, for the norm's mean
+    "eps",  # bits of the norm's float32 eps
+    "normed",  # where normed rows go, float32 with the stride of x's width
+    "normed_stride",
+    "out",  # column tiles
+    "out_bytes",  # bytes of one
+    "rows",  # address of T
+)
+EMBED = Record(
+    "w",  # packed matrix
+    "records",  # records in a row; for floats K
+    "scale",  # bits of a float32 factor
+    "out",
+    "out_stride",
+)
+GATHER = Record(
+    "x",  # float32 rows of the batch
+    "x_stride",
+    "out",  # the wanted ones
+    "out_stride",
+    "bytes",  # of a row, a multiple of 64
+)
+REPACK = Record(
+    "src",  # rows as in the file; for X8 the codes: int8 rows
+    "row_bytes",  # bytes from one to the next
+    "rows",  # how many there are, at most 64 * groups
+    "records",  # records in a row; for floats K
+    "dst",  # packed group
+    "scales",  # X8: float32 scales, one for 16 values, else 0
+    "mins",  # X8M: float32 minima alike, else 0
+)

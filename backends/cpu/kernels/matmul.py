@@ -1,0 +1,229 @@
+"""Matrices of blocks times activations of bytes: y (T, N) = x (T, K) @ w (N, K)^T + init.
+
+Whatever the number of columns, a row's float terms are added in one order, block by block of 32:
+    a = fma(float(dot) * 2^e, d, a);  a = fma(m, 2^e * sum, a);   at the end  y = fma(a, base, init)
+so one column and 512 give the same bits. Two ways: ``few`` unpacks while it multiplies; ``many`` unpacks 64 rows once for all columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+from localllm.backends.cpu.arguments_matmul import MATMUL
+from localllm.backends.cpu.kernels.codes import dotter, unpacker
+from localllm.backends.cpu.kernels.ir import FLOATS, INTS
+from localllm.backends.cpu.kernels.scales import scales_of
+from localllm.backends.cpu.kernels.sync import take
+from localllm.backends.cpu.kernels.tile import broadcaster, half_of, tile_finish, tile_fma, tile_scaled, zeros
+from localllm.backends.cpu.kernels.vec import ld_f, ld_i64, st_f
+from localllm.backends.cpu.layout import LAYOUTS, MANY, X_BLOCK, X_C8, X_C16, X_C32A, X_C128, X_EXPONENT, X_SUM, X_SUM_A, Layout
+from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES
+
+_W, _RECORDS, _X, _X_BYTES, _INIT, _INIT_STRIDE, _OUT, _OUT_STRIDE, _GROUPS, _ROWS = MATMUL.offsets
+_STARTS = {0: 0, 8: X_C8, 16: X_C16, 32: X_C32A, 64: X_C32A, 128: X_C128}
+
+
+def _starter(layout: Layout, n: int) -> Any:
+    """(x) -> the dots' start: minus offset times the sum of the activations, which the quantiser has left there."""
+    many = 2 * n if layout.halves else n
+    if layout.offset == 0:
+        zero = zeros(INTS, many)
+
+        @njit(inline="always")
+        def nothing(x: int) -> Any:
+            return zero()
+
+        return nothing
+    fetch, at = broadcaster(many, 1 if layout.offset == 64 else 0), _STARTS[layout.offset] * n
+
+    @njit(inline="always")
+    def start(x: int) -> Any:
+        return fetch(x + at)
+
+    return start
+
+
+def _adder(layout: Layout, n: int) -> Any:
+    """(acc, dot, x, d0, d1, m0, m1) -> acc with the terms of one block."""
+    e, total, first = X_EXPONENT * n, X_SUM * n, X_SUM_A * n
+    halves, mins = layout.halves, layout.mins
+    low, high = half_of(0), half_of(1)
+
+    @njit(inline="always")
+    def add(acc: Any, dot: Any, x: int, d0: Any, d1: Any, m0: Any, m1: Any) -> Any:
+        if halves:
+            acc = tile_scaled(acc, low(dot), d0, x + e)
+            acc = tile_scaled(acc, high(dot), d1, x + e)
+        else:
+            acc = tile_scaled(acc, dot, d0, x + e)
+        if mins:
+            if halves:
+                acc = tile_fma(acc, m1, x + total, 4)
+                acc = tile_fma(acc, m0, x + first, 4)
+            else:
+                acc = tile_fma(acc, m0, x + total, 4)
+        return acc
+
+    return add
+
+
+def _stepper(layout: Layout, n: int) -> Any:
+    """(acc, w, sub, head, g, x): one block of one tile, straight from the packed form."""
+    start, add, scales = _starter(layout, n), _adder(layout, n), scales_of(layout)
+    dot = dotter(layout.codes, n, layout.halves, layout.wide)
+    d0, d1, m0, m1 = scales.d0, scales.d1, scales.m0, scales.m1
+
+    @njit(inline="always")
+    def step(acc: Any, w: int, sub: int, head: int, g: int, x: int) -> Any:
+        sums = dot(start(x), w, x)
+        return add(acc, sums, x, d0(sub, head, g), d1(sub, head, g), m0(sub, head, g), m1(sub, head, g))
+
+    return step
+
+
+def _group(layout: Layout, n: int) -> Any:
+    """(w, records, x, init, init_stride, out, out_stride): 64 rows x n columns, n at most 4."""
+    step, zero, block = _stepper(layout, n), zeros(FLOATS, n), X_BLOCK * n
+    tile, values, sub, head, subs = layout.tile_bytes, 4 * layout.tile_bytes, layout.sub_bytes, layout.head, layout.qk // 32
+
+    @njit
+    def group(w: int, records: int, x: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
+        a0 = zero()
+        a1 = zero()
+        a2 = zero()
+        a3 = zero()
+        for _ in range(records):
+            top = w
+            w += head
+            for _ in range(subs):
+                a0 = step(a0, w, w + values, top, 0, x)
+                a1 = step(a1, w + tile, w + values, top, 1, x)
+                a2 = step(a2, w + 2 * tile, w + values, top, 2, x)
+                a3 = step(a3, w + 3 * tile, w + values, top, 3, x)
+                w += sub
+                x += block
+        tile_finish(a0, x, init, init_stride, out, out_stride)
+        tile_finish(a1, x, init + 64, init_stride, out + 64, out_stride)
+        tile_finish(a2, x, init + 128, init_stride, out + 128, out_stride)
+        tile_finish(a3, x, init + 192, init_stride, out + 192, out_stride)
+
+    return group
+
+
+def few(name: str, n: int) -> Callable[..., None]:
+    """Kernel: column tiles of n; a piece of work is 64 rows."""
+    layout = LAYOUTS[name]
+    group, record = _group(layout, n), layout.record_bytes
+
+    def run(args: int, state: int, counter: int, thread: int) -> None:
+        records, x_bytes = ld_i64(args + _RECORDS), ld_i64(args + _X_BYTES)
+        init_stride, out_stride = ld_i64(args + _INIT_STRIDE), ld_i64(args + _OUT_STRIDE)
+        tiles = (ld_i64(ld_i64(args + _ROWS)) + n - 1) // n
+        g = take(counter)
+        while g < ld_i64(args + _GROUPS):
+            x = ld_i64(args + _X)
+            init, out = ld_i64(args + _INIT) + 256 * g, ld_i64(args + _OUT) + 256 * g
+            for _ in range(tiles):
+                group(ld_i64(args + _W) + g * records * record, records, x, init, init_stride, out, out_stride)
+                x += x_bytes
+                init += n * init_stride
+                out += n * out_stride
+            g = take(counter)
+
+    return run
+
+
+def unpacker_of(layout: Layout) -> Any:
+    """(sub, top, g, u): tile g of a sub-record to bytes and float scales; top: its record."""
+    scales, values = scales_of(layout), unpacker(layout.codes)
+    tile, all_values, halves, mins, at = (
+        layout.tile_bytes,
+        4 * layout.tile_bytes,
+        layout.halves,
+        layout.mins,
+        512 + 64 * (1 + layout.halves),
+    )
+    d0, d1, m0, m1 = scales.d0, scales.d1, scales.m0, scales.m1
+
+    @njit(inline="always")
+    def unpack(sub: int, top: int, g: int, u: int) -> None:
+        values(sub + tile * g, u)
+        st_f(u + 512, d0(sub + all_values, top, g))
+        if halves:
+            st_f(u + 576, d1(sub + all_values, top, g))
+        if mins:
+            st_f(u + at, m0(sub + all_values, top, g))
+            if halves:
+                st_f(u + at + 64, m1(sub + all_values, top, g))
+
+    return unpack
+
+
+def _unpack(layout: Layout) -> Any:
+    """(w, records, g, u): tile g of 64 packed rows to bytes and float scales."""
+    one, head, sub, subs, size = unpacker_of(layout), layout.head, layout.sub_bytes, layout.qk // 32, layout.unpacked_bytes
+
+    @njit
+    def unpack(w: int, records: int, g: int, u: int) -> None:
+        for _ in range(records):
+            top = w
+            w += head
+            for _ in range(subs):
+                one(w, top, g, u)
+                w += sub
+                u += size
+
+    return unpack
+
+
+def _micro(layout: Layout, n: int) -> Any:
+    """(u, blocks, x, init, init_stride, out, out_stride): 16 unpacked rows x n columns."""
+    start, add, zero = _starter(layout, n), _adder(layout, n), zeros(FLOATS, n)
+    dot = dotter("byte", n, layout.halves, layout.wide)
+    size, block, halves, mins, at = layout.unpacked_bytes, X_BLOCK * n, layout.halves, layout.mins, 512 + 64 * (1 + layout.halves)
+    second, minimum = (576 if halves else 512), (at if mins else 512)
+    last = at + 64 if mins and halves else 512
+
+    @njit
+    def micro(u: int, blocks: int, x: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
+        acc = zero()
+        for _ in range(blocks):
+            sums = dot(start(x), u, x)
+            acc = add(acc, sums, x, ld_f(u + 512), ld_f(u + second), ld_f(u + minimum), ld_f(u + last))
+            u += size
+            x += block
+        tile_finish(acc, x, init, init_stride, out, out_stride)
+
+    return micro
+
+
+def many(name: str) -> Callable[..., None]:
+    """Kernel: column tiles of MANY; a piece of work is 64 rows, unpacked into the thread's scratch."""
+    layout = LAYOUTS[name]
+    unpack, micro, record, size = _unpack(layout), _micro(layout, MANY), layout.record_bytes, layout.unpacked_bytes
+    subs = layout.qk // 32
+
+    def run(args: int, state: int, counter: int, thread: int) -> None:
+        records, x_bytes = ld_i64(args + _RECORDS), ld_i64(args + _X_BYTES)
+        init_stride, out_stride = ld_i64(args + _INIT_STRIDE), ld_i64(args + _OUT_STRIDE)
+        tiles = (ld_i64(ld_i64(args + _ROWS)) + MANY - 1) // MANY
+        u = ld_i64(state + 8 * SCRATCH) + thread * ld_i64(state + 8 * SCRATCH_BYTES)
+        blocks = records * subs
+        g = take(counter)
+        while g < ld_i64(args + _GROUPS):
+            for t in range(4):
+                unpack(ld_i64(args + _W) + g * records * record, records, t, u + t * blocks * size)
+            x = ld_i64(args + _X)
+            init, out = ld_i64(args + _INIT) + 256 * g, ld_i64(args + _OUT) + 256 * g
+            for _ in range(tiles):
+                for t in range(4):
+                    micro(u + t * blocks * size, blocks, x, init + 64 * t, init_stride, out + 64 * t, out_stride)
+                x += x_bytes
+                init += MANY * init_stride
+                out += MANY * out_stride
+            g = take(counter)
+
+    return run
