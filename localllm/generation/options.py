@@ -129,8 +129,8 @@ def whole(name: str, value: Any, low: int, high: int | None = None, *, optional:
     """Raises OptionError where the value is not a whole number from ``low`` to ``high``, or None where that is allowed."""
     if value is None and optional:
         return
-    right = isinstance(value, Integral) and not isinstance(value, bool) and value >= low and (high is None or value <= high)
-    if not right:
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if number is None or number < low or (high is not None and number > high):
         border = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise OptionError(f"option {name!r} is {value!r}; expected a whole number {border}{' or None' if optional else ''}")
 
@@ -142,9 +142,11 @@ def switch(name: str, value: Any) -> None:
 
 
 def _real(name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> None:
-    right = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and low <= value <= high
-    if not right or (above and value == low):
-        border = "" if math.isinf(low) else f" {'above' if above else 'of at least'} {low}" if math.isinf(high) else f" from {low} to {high}"
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not (math.isfinite(number) and low <= number <= high) or (above and number == low):
+        border = (
+            "" if math.isinf(low) else f" {'above' if above else 'of at least'} {low}" if math.isinf(high) else f" from {low} to {high}"
+        )
         raise OptionError(f"option {name!r} is {value!r}; expected a number{border}")
 
 

@@ -1,0 +1,229 @@
+"""A model that is loaded: the surface that most programs need."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack
+
+from localllm import backends, memory
+from localllm.archs import build
+from localllm.backends.base import Backend, Float, Options, Progress, Session, TensorSource
+from localllm.errors import BackendError, UnsupportedError
+from localllm.generation import options as generation
+from localllm.generation import prompt as prompts
+from localllm.generation.background import Background
+from localllm.generation.results import Result
+from localllm.generation.stepper import Stepper
+from localllm.generation.stream import Job, Stream
+from localllm.generation.vocabulary import control_texts
+from localllm.gguf import open_gguf
+from localllm.model.program import Program
+from localllm.store import resolve
+
+if TYPE_CHECKING:
+    from localllm.text import Tokenizer
+    from localllm.text.chat import ChatTemplate
+
+MAX_CONTEXT, MAX_BATCH = 2**30, 2**16
+
+
+class LoadKeywords(TypedDict, total=False):
+    """The keywords of load(), for type checkers."""
+
+    backend: str
+    threads: int | None
+    ctx: int | None
+    batch: int
+    progress: Progress | None
+    force: bool
+
+
+class Keywords(LoadKeywords, generation.GenerationKeywords, total=False):
+    """The keywords of localllm.generate(): of load() and of Model.generate()."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How a model is loaded; see ``load``. Raises OptionError for a value that an option can't have."""
+
+    backend: str = "auto"
+    threads: int | None = None
+    ctx: int | None = None
+    batch: int = 512
+    progress: Progress | None = None
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        generation.whole("threads", self.threads, 1, optional=True)
+        generation.whole("ctx", self.ctx, 1, MAX_CONTEXT, optional=True)
+        generation.whole("batch", self.batch, 1, MAX_BATCH)
+        generation.switch("force", self.force)
+
+
+LOAD_NAMES = tuple(field.name for field in fields(LoadOptions))
+
+
+def load(
+    name_or_path: str | os.PathLike[str],
+    *,
+    backend: str = "auto",
+    threads: int | None = None,
+    ctx: int | None = None,
+    batch: int = 512,
+    progress: Progress | None = None,
+    force: bool = False,
+    **misspelled: Never,
+) -> Model:
+    """Load a model from a GGUF file or by its name in the catalogue, fetching it where needed; a context manager.
+
+    ``backend``: "auto", "cpu" or "reference". ``threads``: None is one per physical core that we may use.
+    ``ctx``: tokens that a prompt and its answer may have together; None is the trained length. Memory for them is taken as they come.
+    ``batch``: rows of a prompt computed at once. ``progress(what, done, total)`` is told of downloads, loading and compilation.
+    ``force``: load even where memory seems too small.
+
+    Raises FileError and its kinds for the file, UnsupportedError for what the backend can't do, OutOfMemoryError, BackendError.
+    """
+    generation.refuse_unknown(misspelled, LOAD_NAMES)
+    return _load(name_or_path, LoadOptions(backend=backend, threads=threads, ctx=ctx, batch=batch, progress=progress, force=force))
+
+
+def generate(name_or_path: str | os.PathLike[str], prompt: prompts.Prompt, **options: Unpack[Keywords]) -> Result:
+    """Load a model, answer one prompt, and close it. Takes the options of ``load`` and of ``Model.generate``."""
+    generation.refuse_unknown(options, (*LOAD_NAMES, *generation.NAMES))
+    chosen = LoadOptions(**{name: value for name, value in options.items() if name in LOAD_NAMES})  # type: ignore[arg-type]
+    answer = generation.make({name: value for name, value in options.items() if name in generation.NAMES})
+    with _load(name_or_path, chosen) as model:
+        return model._stream(prompt, answer, chosen.progress).run()
+
+
+class Model:
+    """A loaded model. Made by ``load``; a context manager.
+
+    ``metadata``: the file's. ``program``: what it computes. ``context``: the tokens that a line may have.
+    """
+
+    def __init__(
+        self, session: Session, program: Program, metadata: Mapping[str, Any], tokenizer: Background[Tokenizer], *, context: int, batch: int
+    ) -> None:
+        self.program, self.metadata, self.context = program, metadata, context
+        self._session, self._tokenizer, self._batch = session, tokenizer, batch
+        self._lines: weakref.WeakSet[Stepper] = weakref.WeakSet()
+        self._open = True
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. Raises TokenizerError where the file has none that can be used."""
+        return self._tokenizer.get()
+
+    @cached_property
+    def template(self) -> ChatTemplate | None:
+        """The model's chat template; None where it has none."""
+        from localllm.text.chat import template_for
+
+        return template_for(self.metadata)
+
+    def generate(
+        self, prompt: prompts.Prompt, *, progress: Progress | None = None, **options: Unpack[generation.GenerationKeywords]
+    ) -> Result:
+        """Answer a prompt: a string is a user's message (``raw=True`` continues it as it is), a list of {"role", "content"} a
+        conversation, a list of ids stands for itself.
+
+        Options are the fields of ``generation.options.GenerationOptions``: max_tokens, temperature, top_k, top_p, min_p, seed, stop, ...
+        ``progress("prompt", done, total)`` is told of the tokens of the prompt. Raises OptionError, and ContextFullError before
+        anything is computed.
+        """
+        return self._stream(prompt, generation.make(options), progress).run()
+
+    def stream(
+        self, prompt: prompts.Prompt, *, progress: Progress | None = None, **options: Unpack[generation.GenerationKeywords]
+    ) -> Stream:
+        """As ``generate``, but an iterator of events; the last one carries the result. It may be left or closed at any point."""
+        return self._stream(prompt, generation.make(options), progress)
+
+    def logits(self, tokens: Sequence[int], *, last: int = 1) -> Float:
+        """The logits after each of the ``last`` tokens of a fresh line: (last, V) float32, for evaluation and tests."""
+        with self.line() as line:
+            return line.feed(tokens, last=last)
+
+    def line(self) -> Stepper:
+        """A fresh line of tokens to feed: the layer below ``stream``."""
+        if not self._open:
+            raise BackendError("the model is closed; load it again")
+        line = Stepper(self._session, vocab=self.program.vocab, context=self.context, batch=self._batch)
+        self._lines.add(line)
+        return line
+
+    def close(self) -> None:
+        """Give all memory back; streams that are still open end with an error. Harmless when done twice."""
+        if not self._open:
+            return
+        self._open = False
+        for line in list(self._lines):
+            line.close()
+        self._session.close()
+        self._tokenizer.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _stream(self, prompt: prompts.Prompt, options: generation.GenerationOptions, progress: Progress | None) -> Stream:
+        ids = prompts.encode(prompt, options, self.tokenizer, lambda: self.template, self._controls)
+        return Stream(
+            Job(
+                line=self.line,
+                prompt=ids,
+                options=options,
+                decoder=self.tokenizer.stream(),
+                ends=self.tokenizer.eog,
+                context=self.context,
+                progress=progress,
+            )
+        )
+
+    @cached_property
+    def _controls(self) -> prompts.Controls:
+        return prompts.Controls(lambda: control_texts(self.metadata))
+
+
+def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:
+    path = resolve(name_or_path, progress=chosen.progress)
+    with open_gguf(path) as file:
+        # The vocabulary is built while the weights are read: half a second that nobody waits for.
+        tokenizer = Background(_tokenizer_of(file.metadata))
+        program = build(file)
+        session = _start(program, file, path, chosen)
+    return Model(session, program, file.metadata, tokenizer, context=chosen.ctx or program.context, batch=chosen.batch)
+
+
+def _start(program: Program, source: TensorSource, path: Path, chosen: LoadOptions) -> Session:
+    backend = backends.get(chosen.backend)
+    _require_support(backend, program, source, path)
+    options = Options(threads=chosen.threads, batch=chosen.batch)
+    memory.require(backend.memory(program, source, options), path.name, force=chosen.force)
+    weights = backend.upload(program, source, options, chosen.progress)
+    return backend.compile(program, weights, options, chosen.progress)
+
+
+def _require_support(backend: Backend, program: Program, source: TensorSource, path: Path) -> None:
+    missing = backend.missing(program, source)
+    if missing:
+        others = [name for name in backends.NAMES if name != backend.name]
+        raise UnsupportedError(f"{path.name}: backend {backend.name!r} has no {', '.join(missing)}; try another one: {', '.join(others)}")
+
+
+def _tokenizer_of(metadata: Mapping[str, Any]) -> Callable[[], Tokenizer]:
+    def make() -> Tokenizer:
+        from localllm.text import Tokenizer
+
+        return Tokenizer.from_metadata(metadata)
+
+    return make

@@ -1,0 +1,41 @@
+"""The only randomness there is: Gumbel noise that is a function of the seed and of where it is used.
+
+A token drawn by adding independent Gumbel noise to log-probabilities and taking the largest has exactly those
+probabilities (Gumbel 1954; Maddison et al. 2014). The noise comes from a counter hash in SplitMix64's form (Steele et al.
+2014), so that no state runs along: a step can be repeated, skipped or computed elsewhere and draws the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_MASK = 2**64 - 1
+
+
+def key(seed: int, completion: int, count: int) -> int:
+    """The place of a draw in 64 bits: the seed, which completion of the prompt it is, and the tokens ever in its line."""
+    mixed = _mix(seed + _GOLDEN)
+    mixed = _mix(mixed + completion * _GOLDEN)
+    return _mix(mixed + count * _GOLDEN)
+
+
+def gumbel(place: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Noise of these token ids (n,) at a place that ``key`` made -> (n,)."""
+    bits = np.uint64(place) + (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(_FIRST)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(_SECOND)
+    bits ^= bits >> np.uint64(31)
+    # 53 bits and a half: never 0, never 1, so both logarithms are finite.
+    uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    noise: NDArray[np.float64] = -np.log(-np.log(uniform))
+    return noise
+
+
+def _mix(value: int) -> int:
+    value &= _MASK
+    value = (value ^ (value >> 30)) * _FIRST & _MASK
+    value = (value ^ (value >> 27)) * _SECOND & _MASK
+    return value ^ (value >> 31)

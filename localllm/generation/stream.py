@@ -1,0 +1,156 @@
+"""The second layer: an answer as events, while it is made."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from localllm.backends.base import Progress
+from localllm.errors import ContextFullError, OptionError
+from localllm.generation import sampling
+from localllm.generation.options import GenerationOptions
+from localllm.generation.results import Event, Finish, Result, Timings, Usage
+from localllm.generation.stepper import Step, Stepper, plain
+from localllm.generation.stops import StopScanner
+from localllm.generation.vocabulary import Decoder
+
+Provider = Callable[[Stepper, Sequence[int], Progress | None], Step]
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """What an answer is made from. ``ends``: ids that end it; ``context``: tokens that prompt and answer may have together;
+    ``provider``: makes the tokens, ``plain`` or one that guesses ahead."""
+
+    line: Callable[[], Stepper]
+    prompt: Sequence[int]
+    options: GenerationOptions
+    decoder: Decoder
+    ends: Collection[int]
+    context: int
+    progress: Progress | None = None
+    provider: Provider = plain
+    completion: int = 0
+
+
+class Stream(Iterator[Event]):
+    """An iterator of events. Its line is taken at the first event and given back at the last, or when the stream is closed or dropped.
+
+    Raises ContextFullError at once where the prompt leaves no room for an answer.
+    """
+
+    def __init__(self, job: Job) -> None:
+        _require_room(len(job.prompt), job.context)
+        self._answer = _Answer(len(job.prompt), secrets.randbits(32) if job.options.seed is None else job.options.seed)
+        # The generator does not know this object: a cycle would keep the line until the garbage collector runs.
+        self._events = _events(job, self._answer)
+
+    @property
+    def result(self) -> Result:
+        """The answer as far as it went: after an interruption too, with ``finish_reason`` "interrupted"."""
+        return self._answer.result()
+
+    def run(self) -> Result:
+        """The third layer: listen to the end, and give the result."""
+        for _ in self:
+            pass
+        return self.result
+
+    def close(self) -> None:
+        """Stop, and give the line back."""
+        self._events.close()
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What is known of an answer so far."""
+
+    prompt_tokens: int
+    seed: int
+    finish: Finish | None = None
+    stop: str | None = None
+    tokens: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    prompt_seconds: float = 0.0
+    completion_seconds: float = 0.0
+
+    def timed(self, step: Step, state: sampling.State) -> tuple[Sequence[int], sampling.State]:
+        start = time.perf_counter()
+        try:
+            return step(state)
+        finally:
+            spent = time.perf_counter() - start
+            if self.tokens:
+                self.completion_seconds += spent
+            else:
+                self.prompt_seconds += spent
+
+    def event(self, text: str, token: int | None = None) -> Event:
+        self.texts.append(text)
+        return Event(text, token, self.result() if token is None else None)
+
+    def result(self) -> Result:
+        n = len(self.tokens)
+        timings = Timings(self.prompt_seconds, self.completion_seconds, self.prompt_tokens, n)
+        usage = Usage(self.prompt_tokens, n)
+        return Result("".join(self.texts), tuple(self.tokens), self.finish or "interrupted", usage, timings, self.seed, self.stop)
+
+
+def _require_room(prompt: int, context: int) -> None:
+    if not prompt:
+        raise OptionError("the prompt is empty; expected at least one token to continue")
+    if prompt >= context:
+        raise ContextFullError(
+            f"the prompt has {prompt} tokens and leaves no room for an answer in the context of {context}: "
+            f"{prompt - context + 1} too many; shorten it or load the model with a larger ctx"
+        )
+
+
+def _events(job: Job, answer: _Answer) -> Generator[Event, None, None]:
+    scanner = StopScanner(job.options.stops)
+    with closing(_tokens(job, answer)) as tokens:
+        for token in tokens:
+            text = "" if token in job.ends else scanner.push(job.decoder.push(token))
+            if scanner.found is not None:
+                answer.finish = "stop"
+            yield answer.event(text, token)
+    rest = scanner.push(job.decoder.flush()) + scanner.flush()
+    answer.stop = scanner.found
+    yield answer.event(rest)
+
+
+def _tokens(job: Job, answer: _Answer) -> Generator[int, None, None]:
+    state = sampling.begin(job.options, answer.seed, ends=tuple(job.ends), completion=job.completion).after(job.prompt)
+    with job.line() as stepper:
+        step = job.provider(stepper, job.prompt, job.progress)
+        while answer.finish is None:
+            found, state = answer.timed(step, state)
+            for token in found:
+                answer.tokens.append(token)
+                answer.finish = _finish(job, answer)
+                yield token
+                # The listener sets it too, when a stop string appears.
+                if answer.finish is not None:
+                    break
+
+
+def _finish(job: Job, answer: _Answer) -> Finish | None:
+    made = len(answer.tokens)
+    if answer.tokens[-1] in job.ends and not job.options.ignore_eos:
+        return "stop"
+    if made == job.options.max_tokens:
+        return "length"
+    return "context" if len(job.prompt) + made >= job.context else None
