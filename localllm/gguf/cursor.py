@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from localllm.errors import GGUFError, TruncatedError
 from localllm.gguf.source import File
 
-MAX_HEAD = 256 << 20
+MAX_HEAD = 128 << 20
 """Bytes of metadata and tensor table together. The largest real ones are about 30 MB."""
 _STEP = 1 << 20
 _U32 = struct.Struct("<I")

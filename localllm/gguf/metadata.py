@@ -18,8 +18,8 @@ from localllm.gguf.strings import Strings, read_strings
 
 MAX_KEYS = 1 << 16
 MAX_NAME = (1 << 16) - 1
-MAX_STRINGS = 1 << 23
-"""Strings in all arrays of a file together: eight million, thirty times the largest vocabulary."""
+MAX_STRINGS = 1 << 22
+"""Strings in all arrays of a file together. The largest real vocabularies have about 800,000, merges included."""
 MAX_ARRAYS = 1 << 14
 """Arrays inside arrays, of a file together."""
 MAX_DEPTH = 4
@@ -61,7 +61,7 @@ def read_metadata(cursor: Cursor, count: int) -> dict[str, Any]:
     """
     if count > MAX_KEYS:
         cursor.fail(f"announces {count} metadata keys, expected at most {MAX_KEYS}")
-    cursor.require(13 * count, "its metadata")
+    cursor.require(14 * count, "its metadata")
     values = _Values(cursor)
     metadata: dict[str, Any] = {}
     for i in range(count):

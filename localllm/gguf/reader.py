@@ -28,7 +28,7 @@ def read_part(file: File, shard: int) -> Part:
     """Read and check the head of ``file``, part number ``shard`` of the model (from 0)."""
     cursor = Cursor(file)
     head = cursor.peek(HEAD)
-    if not head.startswith(MAGIC):
+    if not head or head[:4] != MAGIC[: len(head)]:
         raise GGUFError(f"{file.label}: {recognise(head, file.size)}")
     cursor.take(4, "its magic")
     version = _version(cursor)

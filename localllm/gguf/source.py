@@ -19,7 +19,9 @@ def quote(text: str, limit: int = 120) -> str:
     """``text`` in quotes for a message: on one line, unprintable characters escaped, its middle left out when it is long."""
     if len(text) > limit:
         text = f"{text[: limit // 2]}...{text[-limit // 2 :]}"
-    return "'" + "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text) + "'"
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return f"'{text}'"
 
 
 class File:
@@ -39,7 +41,7 @@ class File:
         except FileNotFoundError as error:
             raise FileError(f"{self.label}: there is no such file; check the path") from error
         except OSError as error:
-            raise FileError(f"{self.label}: can't be opened ({error.strerror}); check the path and its permissions") from error
+            raise FileError(f"{self.label}: can't be opened ({error.strerror or error}); check the path and its permissions") from error
         except ValueError as error:
             raise FileError(f"{self.label}: not a path that a file can have ({error})") from error
         # Not __del__: a read that is under way in another thread keeps its File alive, and so its descriptor valid.

@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localllm.gguf.cursor import Cursor
+from localllm.gguf.source import quote
 
 _WINDOW = 65536 + 7
 _FEW = 64
+# Runs in a window: real vocabularies have one or two, and a window made to mislead gets no more time than this.
+_RUNS = 16
 _U64 = struct.Struct("<Q")
 
 
@@ -50,7 +53,8 @@ class Strings(Sequence[str]):
         return (raw.decode("utf-8", "replace") for raw in self.raws())
 
     def __repr__(self) -> str:
-        return f"<Strings: {len(self)} of {self[:3]}...>" if len(self) > 3 else f"<Strings: {self[:]}>"
+        shown = [quote(string, 40) for string in self[:3]]
+        return f"<Strings: {len(self)}: {', '.join(shown)}{', ...' if len(self) > 3 else ''}>"
 
     def raw(self, index: int) -> bytes:
         """The bytes of one string; IndexError beyond the end, negative indices count from it."""
@@ -70,7 +74,7 @@ def read_strings(cursor: Cursor, count: int, what: str) -> Strings:
     fields = np.empty(count + 1, np.uint32)
     done = place = 0
     while done < count:
-        found, end = _chain(cursor.peek(_WINDOW), count - done)
+        found, end = _chain(cursor.peek(min(_WINDOW, 64 + 32 * (count - done))), count - done)
         if not len(found):
             cursor.require(8, what)
         fields[done : done + len(found)] = found + place
@@ -90,26 +94,27 @@ def _chain(window: bytes, count: int) -> tuple[NDArray[np.int64], int]:
     for k in range(8):
         np.less(np.frombuffer(window, "<u8", words, k), 256, out=small[:, k])
     guesses = np.flatnonzero(small)
+    if not 0 < len(guesses) < words:
+        # Zeros, or no strings at all: most guesses would fail.
+        return _plain(window, 0, count)
+    return _follow(window, count, guesses)
+
+
+def _follow(window: bytes, count: int, guesses: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Follow the strings through runs of guesses that link up, and step plainly where a guess fails."""
     ends = guesses + 8 + np.frombuffer(window, np.uint8)[guesses]
-    breaks = np.flatnonzero(ends[:-1] != guesses[1:]).tolist()
-    return _join(window, count, guesses, ends, [*breaks, len(guesses) - 1])
-
-
-def _join(
-    window: bytes, count: int, guesses: NDArray[np.int64], ends: NDArray[np.int64], breaks: list[int]
-) -> tuple[NDArray[np.int64], int]:
-    """Follow the strings through runs of guesses that link up (a run ends at each of ``breaks``), stepping plainly where a guess fails."""
+    breaks = np.append(np.flatnonzero(ends[:-1] != guesses[1:]), len(guesses) - 1)
     runs: list[NDArray[np.int64]] = []
     place = 0
-    bounds = np.array(breaks)
     while count > 0 and place + 8 <= len(window):
         i = int(np.searchsorted(guesses, place))
-        if len(runs) < _FEW and i < len(guesses) and guesses[i] == place:
-            j = min(int(bounds[np.searchsorted(bounds, i)]), i + count - 1)
+        if len(runs) == _RUNS:
+            run, place = _plain(window, place, count)
+        elif i < len(guesses) and guesses[i] == place:
+            j = min(int(breaks[np.searchsorted(breaks, i)]), i + count - 1)
             run, place = guesses[i : j + 1], int(ends[j])
         else:
-            # Long strings, or a window that is full of zeros to make guessing slow.
-            run, place = _plain(window, place, count if len(runs) >= _FEW else 1)
+            run, place = _plain(window, place, 1)
         runs.append(run)
         count -= len(run)
     return np.concatenate(runs), place
