@@ -15,12 +15,13 @@ from tests.cli.fakes import FakeModel, Ran, runner
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty folder of fetched models; nothing can be fetched into it."""
-    monkeypatch.setenv("LOCALLLM_CACHE", str(tmp_path / "cache"))
+    # Not by LOCALLLM_CACHE: compiled kernels are kept there too, and belong to the whole session.
+    monkeypatch.setattr("localllm.store.names.models_folder", lambda: tmp_path / "cache")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
-    return tmp_path / "cache" / "models"
+    return tmp_path / "cache"
 
 
 @pytest.fixture

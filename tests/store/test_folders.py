@@ -29,7 +29,7 @@ def test_xdg_only_if_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     [
         ("linux", (".cache", "localllm")),
         ("darwin", ("Library", "Caches", "localllm")),
-        ("win32", ("AppData", "Local", "localllm", "Cache")),
+        ("win32", ("AppData", "Local", "localllm")),
     ],
 )
 def test_custom_of_the_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, platform: str, tail: tuple[str, ...]) -> None:
