@@ -113,7 +113,11 @@ def _messages(prompt: Any) -> Sequence[Message] | None:
             if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
                 raise OptionError(f"message {n} of the conversation is {message!r:.80}; expected {{'role': ..., 'content': ...}}")
         return prompt
-    if isinstance(prompt, Sequence) and not isinstance(prompt, bytes) and all(isinstance(token, Integral) and not isinstance(token, bool) for token in prompt):
+    if (
+        isinstance(prompt, Sequence)
+        and not isinstance(prompt, bytes)
+        and all(isinstance(token, Integral) and not isinstance(token, bool) for token in prompt)
+    ):
         return None
     raise OptionError(f"the prompt is {prompt!r:.80}; expected a string, a list of messages, or a list of ids")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
@@ -45,7 +45,8 @@ class Stream(Iterator[Event]):
 
     def __init__(self, job: Job) -> None:
         _require_room(len(job.prompt), job.context)
-        self._answer = _Answer(len(job.prompt), secrets.randbits(32) if job.options.seed is None else job.options.seed)
+        seed = int.from_bytes(os.urandom(4), "little") if job.options.seed is None else job.options.seed
+        self._answer = _Answer(len(job.prompt), seed)
         # The generator does not know this object: a cycle would keep the line until the garbage collector runs.
         self._events = _events(job, self._answer)
 
