@@ -10,7 +10,7 @@ from localllm import quant
 from localllm.backends.base import Options, Progress, TensorSource
 from localllm.backends.reference.session import ReferenceSession
 from localllm.backends.reference.weights import Weights
-from localllm.model.program import Op, Program
+from localllm.model.program import Embed, Op, Program
 
 
 class ReferenceBackend:
@@ -31,7 +31,8 @@ class ReferenceBackend:
     def memory(self, program: Program, source: TensorSource, options: Options) -> int:
         """Bytes of all weights in float32, of the raw embeddings, and of one register each for a full batch."""
         weights = sum(4 * math.prod(shape) for shape in program.shapes.values())
-        return weights + source.tensors["token_embd.weight"].nbytes + 4 * options.batch * sum(program.widths.values())
+        raw = sum(source.tensors[op.weight].nbytes for op in program.ops if isinstance(op, Embed))
+        return weights + raw + 4 * options.batch * sum(program.widths.values())
 
     def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Weights:
         """Every tensor's blocks, read from the file now; each becomes float32 when it is first used."""
