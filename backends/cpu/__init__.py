@@ -1,0 +1,54 @@
+"""The cpu backend: Numba kernels on a tape, for the instructions of the processor that it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localllm.backends.base import Options, Progress, TensorSource
+from localllm.backends.cpu.buffers import capacities
+from localllm.backends.cpu.layout import padded
+from localllm.backends.cpu.session import CpuSession
+from localllm.backends.cpu.weights import TYPES, Weights, total_bytes, upload
+from localllm.errors import LocalLLMError
+from localllm.model.program import MoE, Program
+
+
+class CpuBackend:
+    """Compiled kernels and packed weights."""
+
+    name = "cpu"
+
+    def available(self) -> str | None:
+        """None, or why kernels can't be compiled here."""
+        from localllm.backends.cpu.target import current
+
+        try:
+            current()
+        except LocalLLMError as error:
+            return str(error)
+        return None
+
+    def missing(self, program: Program, source: TensorSource) -> Sequence[str]:
+        """Operations and tensor types that have no kernel."""
+        types = {source.tensors[name].type for name in program.shapes}
+        ops = {type(op).__name__ for op in program.ops if isinstance(op, MoE)}
+        return [*sorted(ops), *sorted(types - set(TYPES))]
+
+    def memory(self, program: Program, source: TensorSource, options: Options) -> int:
+        """Bytes of the packed weights and the registers."""
+        rows = capacities(program, options.batch)
+        registers = sum(4 * padded(width) * rows[name] for name, width in program.widths.items())
+        return total_bytes(program, source) + registers
+
+    def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Weights:
+        """Read and pack."""
+        return upload(program, source, options, progress)
+
+    def compile(self, program: Program, weights: Weights, options: Options, progress: Progress | None = None) -> CpuSession:
+        """Lower to tapes."""
+        return CpuSession(program, weights, options, progress)
+
+
+def backend() -> CpuBackend:
+    """The backend, for the registry."""
+    return CpuBackend()

@@ -46,9 +46,9 @@ GATHER = Record(
 REPACK = Record(
     "src",  # rows as in the file; for X8 the codes: int8 rows
     "row_bytes",  # bytes from one to the next
-    "rows",  # how many there are, at most 64 * groups
+    "rows",  # how many there are
     "records",  # records in a row; for floats K
-    "dst",  # packed group
+    "dst",  # where the first group goes
     "scales",  # X8: float32 scales, one for 16 values, else 0
     "mins",  # X8M: float32 minima alike, else 0
 )

@@ -49,8 +49,8 @@ ARRIVED, PHASE, SLEEPERS, JOB, IDLE, STOP = (8 * i for i in range(6))
 IDLE: workers that may be asleep; STOP: workers return."""
 JOB_TAPE, JOB_ROWS, JOB_STATE, JOB_THREADS = range(48, 52)
 """The job: address of its tape, number of rows, address of its state, how many threads run it."""
-ABORTED = 56
-"""Number of the last job that was given up."""
+ABORTED, DONE = 56, 57
+"""Number of the last job that was given up; the rows that the caller has done of the present one, -1 once there is none."""
 
 
 class Record:

@@ -1,6 +1,7 @@
 """Packed values to unsigned bytes: for each way of packing a generator of the operands of one tile, 16 rows x 32 values.
 
-An operand is 64 bytes, 4 values (4t .. 4t+3) of each of 16 rows; generators yield (t, operand), t = 0..7 in the order that loads are cheapest.
+An operand is 64 bytes, 4 values (4t .. 4t+3) of each of 16 rows; generators yield (t, operand) in the order
+that loads are cheapest, t = 0..7.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ CODES: dict[str, Codes] = {"nibble": _nibbles, "five": _five, "six": _six, "byte
 
 
 def dotter(codes: str, n: int, halves: bool, wide: bool) -> Any:
-    """An intrinsic (acc, w, x): acc[j] += the tile at w . column j of the n at x. With ``halves`` acc has 2n elements, the sums of the first
-    16 values, then those of the last."""
+    """An intrinsic (acc, w, x): acc[j] += the tile at w . column j of the n at x. With ``halves`` acc has 2n elements, the sums of
+    the first 16 values, then those of the last."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def f(typing: Any, acc: Any, w: Any, x: Any) -> Any:

@@ -17,6 +17,7 @@ from localllm.backends.cpu.records import (
     ARGS,
     BARRIER,
     COUNTER,
+    DONE,
     FUNCTION,
     IDLE,
     JOB,
@@ -63,6 +64,7 @@ def post() -> Callable[..., None]:
         atomic_add(sync + 8 * JOB, 1)  # odd: a worker that looks now looks again
         for i in range(4):
             st_i64(sync + 8 * (JOB_TAPE + i), ld_i64(words + 8 * i))
+        st_i64(sync + 8 * DONE, 0)
         atomic_add(sync + 8 * JOB, 1)
         if atomic_load(sync + 8 * IDLE) != 0:
             wake_all(sync + 8 * JOB)
@@ -75,6 +77,7 @@ def rows() -> Callable[..., None]:
 
     def run(sync: int, first: int, last: int, d: int) -> None:
         _walk(sync, atomic_load(sync + 8 * JOB), first, last, 0)
+        st_i64(sync + 8 * DONE, last if last < ld_i64(sync + 8 * JOB_ROWS) else -1)
 
     return run
 
@@ -85,6 +88,7 @@ def leave() -> Callable[..., None]:
     def run(sync: int, b: int, c: int, d: int) -> None:
         atomic_store(sync + 8 * ABORTED, atomic_load(sync + 8 * JOB))
         barrier(sync, ld_i64(sync + 8 * JOB_THREADS))
+        st_i64(sync + 8 * DONE, -1)
 
     return run
 

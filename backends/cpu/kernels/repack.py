@@ -1,6 +1,7 @@
-"""Rows of the file to the packed form of layout.py: one call packs up to 64 rows.
+"""Rows of the file to the packed form of layout.py: one call packs any number of rows.
 
-All is done on words of 16 rows side by side (transpose.py), 4 values or 4 scales in each lane. Rows that are not there get scales of zero.
+All is done on words of 16 rows side by side (transpose.py), 4 values or 4 scales in each lane. Rows that are not
+there up to a multiple of 16 get scales of zero; the tiles behind them are not written, and lie in memory that is zero from the start.
 """
 
 from __future__ import annotations
@@ -22,22 +23,19 @@ _st_half = storer(HALVES)
 
 
 def pack(name: str) -> Callable[..., None]:
-    """Kernel: 64 rows, tile by tile."""
+    """Kernel: rows of a format of its own, in tiles of 16."""
     layout = LAYOUTS[name]
     tile = (_PACKERS.get(name) or _blocks)(name)
     file_bytes, record = layout.file_bytes, layout.record_bytes
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
-        stride = ld_i64(args + _ROW_BYTES)
-        for g in range(4):
-            rows = ld_i64(args + _ROWS) - 16 * g
-            s = ld_i64(args + _SRC) + 16 * g * stride
-            if rows <= 0:  # lay the last row there again, with scales of zero
-                rows = 0
-                s = ld_i64(args + _SRC)
-            o = ld_i64(args + _DST)
-            for _ in range(ld_i64(args + _RECORDS)):
-                tile(s, stride, rows, o, g)
+        stride, records = ld_i64(args + _ROW_BYTES), ld_i64(args + _RECORDS)
+        for first in range(0, ld_i64(args + _ROWS), 16):
+            rows = ld_i64(args + _ROWS) - first
+            s = ld_i64(args + _SRC) + first * stride
+            o = ld_i64(args + _DST) + first // 64 * records * record
+            for _ in range(records):
+                tile(s, stride, rows, o, first // 16 % 4)
                 s += file_bytes
                 o += record
 
@@ -78,7 +76,7 @@ def _blocks(name: str) -> Any:
 
     @njit
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
-        quants(s + q, s + high, stride, max(rows, 1), o + tile_bytes * g)
+        quants(s + q, s + high, stride, rows, o + tile_bytes * g)
         _st_half(o + 4 * tile_bytes + 32 * g, halves16(s, stride, rows))
         if mins:
             _st_half(o + 4 * tile_bytes + 128 + 32 * g, halves16(s + 2, stride, rows))
@@ -111,7 +109,7 @@ def _byte_scales(words: Any, o: int, step: int) -> None:
 def _super_scales(name: str) -> Any:
     """(s, stride, rows, o, g): d, dmin and the 6-bit scales and mins of Q4_K and Q5_K."""
     layout = LAYOUTS[name]
-    head, sub, at = layout.head, layout.sub_bytes, layout.head + 4 * layout.tile_bytes
+    sub, at = layout.sub_bytes, layout.head + 4 * layout.tile_bytes
 
     @njit
     def scales(s: int, stride: int, rows: int, o: int, g: int) -> None:
@@ -139,7 +137,6 @@ def _q4_k(name: str) -> Any:
     @njit
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         scales(s, stride, rows, o, g)
-        rows = max(rows, 1)
         o += head + tile_bytes * g
         for p in range(4):
             low = words4(s + 16 + 32 * p, stride, rows)
@@ -169,7 +166,6 @@ def _q5_k(name: str) -> Any:
     @njit
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         scales(s, stride, rows, o, g)
-        rows = max(rows, 1)
         o += head + tile_bytes * g
         high_a = words4(s + 16, stride, rows)
         high_b = words4(s + 32, stride, rows)
@@ -206,7 +202,6 @@ def _q6_k(name: str) -> Any:
         for j in range(8):  # two scales of 16 values in each sub-record
             st_b16(q + sub * j, bytes16(s + 192 + 2 * j, stride, rows))
             st_b16(q + sub * j + 64, bytes16(s + 193 + 2 * j, stride, rows))
-        rows = max(rows, 1)
         o += head + tile_bytes * g
         for h in range(2):
             high_a = words4(s + 128 + 32 * h, stride, rows)
@@ -236,7 +231,6 @@ def _iq4_xs(name: str) -> Any:
             st_b16(q + sub * j, to_b16(((low & m4) | shl(top & m2, 4)) - k32))
             low = shr(low, 4)
             top = shr(top, 2)
-        rows = max(rows, 1)
         o += head + tile_bytes * g
         for j in range(8):
             tile_store(o + sub * j, 64, words4(s + 8 + 16 * j, stride, rows))
@@ -248,32 +242,30 @@ _PACKERS = {"Q4_K": _q4_k, "Q5_K": _q5_k, "Q6_K": _q6_k, "IQ4_XS": _iq4_xs}
 
 
 def shared(name: str) -> Callable[..., None]:
-    """Kernel: 64 rows of X8 or X8M, from int8 codes and float32 scales (and minima) of 16 values."""
+    """Kernel: rows of X8 or X8M, from int8 codes and float32 scales (and minima) of 16 values."""
     layout = LAYOUTS[name]
     record, mins, at = layout.record_bytes, layout.mins, 2048
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
         stride, blocks = ld_i64(args + _ROW_BYTES), ld_i64(args + _RECORDS)
         plus = as_bytes(sp_i(int32(0x40404040)))
-        for g in range(4):
-            rows = ld_i64(args + _ROWS) - 16 * g
-            first = 16 * g if rows > 0 else 0
-            rows = max(rows, 0)
+        for first in range(0, ld_i64(args + _ROWS), 16):
+            rows = ld_i64(args + _ROWS) - first
             s = ld_i64(args + _SRC) + first * stride
             d = ld_i64(args + _SCALES) + first * 8 * blocks
             m = ld_i64(args + _MINS) + first * 8 * blocks
-            o = ld_i64(args + _DST)
+            o = ld_i64(args + _DST) + first // 64 * blocks * record + first // 16 % 4 * 64
             for _ in range(blocks):
                 for i in range(2):
-                    w = words4(s + 16 * i, stride, max(rows, 1))
+                    w = words4(s + 16 * i, stride, rows)
                     for t in range(4):
-                        st_b(o + 512 * g + 256 * i + 64 * t, as_bytes(w[t]) + plus)
-                st_i(o + at + 64 * g, words16(d, 8 * blocks, rows))
-                st_i(o + at + 256 + 64 * g, words16(d + 4, 8 * blocks, rows))
+                        st_b(o + first // 16 % 4 * 448 + 256 * i + 64 * t, as_bytes(w[t]) + plus)
+                st_i(o + at, words16(d, 8 * blocks, rows))
+                st_i(o + at + 256, words16(d + 4, 8 * blocks, rows))
                 if mins:
                     last = bits_f(words16(m + 4, 8 * blocks, rows))
-                    st_f(o + at + 512 + 64 * g, bits_f(words16(m, 8 * blocks, rows)) - last)
-                    st_f(o + at + 768 + 64 * g, last)
+                    st_f(o + at + 512, bits_f(words16(m, 8 * blocks, rows)) - last)
+                    st_f(o + at + 768, last)
                 s += 32
                 d += 8
                 m += 8
@@ -283,20 +275,21 @@ def shared(name: str) -> Callable[..., None]:
 
 
 def floats(name: str) -> Callable[..., None]:
-    """Kernel: 64 rows of floats to columns side by side; missing rows are zeros."""
+    """Kernel: rows of floats to columns side by side; missing rows are zeros."""
     size = FLOATS[name]
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
-        stride, rows = ld_i64(args + _ROW_BYTES), ld_i64(args + _ROWS)
-        s, o = ld_i64(args + _SRC), ld_i64(args + _DST)
-        for _ in range(ld_i64(args + _RECORDS)):
-            for g in range(4):
-                first = min(16 * g, rows - 1)
+        stride, columns = ld_i64(args + _ROW_BYTES), ld_i64(args + _RECORDS)
+        for first in range(0, ld_i64(args + _ROWS), 16):
+            rows = ld_i64(args + _ROWS) - first
+            s = ld_i64(args + _SRC) + first * stride
+            o = ld_i64(args + _DST) + (first // 64 * columns * 64 + first % 64) * size
+            for _ in range(columns):
                 if size == 4:
-                    st_i(o + 64 * g, words16(s + first * stride, stride, max(rows - 16 * g, 0)))
+                    st_i(o, words16(s, stride, rows))
                 else:
-                    _st_half(o + 32 * g, halves16(s + first * stride, stride, max(rows - 16 * g, 0)))
-            s += size
-            o += 64 * size
+                    _st_half(o, halves16(s, stride, rows))
+                s += size
+                o += 64 * size
 
     return run

@@ -1,0 +1,122 @@
+"""The argument records of the kernels that are not about matrices, and the memory that those kernels need.
+
+Common to all: x is the address of row 0 of a float32 register and x_stride the bytes from one row to the next; ``rows`` is the address of
+the int64 that says how many rows there are in this call. Norm weights are float32, padded with zeros to a multiple of 64.
+
+A page holds TILE tokens of every layer. Layer and head choose a block of ``head_bytes(d)``: with w = ``padded(d)`` the keys as float16
+[TILE/16][w][16 keys], then the values as float16 [TILE][w].
+"""
+
+from __future__ import annotations
+
+from localllm.backends.cpu.records import QUERIES, TILE, Record
+
+VECTOR = 16
+"""Floats in a vector."""
+
+RMS_NORM = Record(
+    "x",
+    "x_stride",
+    "weight",  # address of the weight
+    "n",  # true width
+    "eps",  # bits of a float32
+    "out",
+    "out_stride",
+    "rows",
+)
+ADD = Record(
+    "a",
+    "a_stride",
+    "b",
+    "b_stride",
+    "out",  # may be a or b
+    "out_stride",
+    "n",  # width
+    "rows",
+)
+GLU = Record(
+    "gate",
+    "gate_stride",
+    "up",
+    "up_stride",
+    "out",  # may be gate or up
+    "out_stride",
+    "n",  # width
+    "rows",
+)
+ROPE_STORE = Record(
+    "q",  # heads side by side; rotated and scaled in place
+    "q_stride",
+    "k",  # only read
+    "k_stride",
+    "v",  # only read
+    "v_stride",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "dim",  # how many values of a head are rotated; even
+    "rope",  # which of the four tables of state.ROPES
+    "q_norm",  # weight of a norm of each head, or 0: none
+    "k_norm",
+    "eps",  # bits of the norms' float32 eps
+    "scale",  # bits of the float32 factor of q
+    "layer_offset",  # bytes from the start of a page to this layer's first head
+    "rows",
+)
+ATTEND = Record(
+    "q",  # as rope_store left it
+    "q_stride",
+    "out",  # heads side by side
+    "out_stride",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "window",  # how many positions a query sees, itself included; 0: all
+    "layer_offset",  # bytes from the start of a page to this layer's first head
+    "rows",
+)
+ROUTE = Record(
+    "x",  # a router logit for each expert
+    "x_stride",
+    "experts",
+    "used",  # how many of them a row takes
+    "ids",  # int64 [rows][used], best first
+    "weights",  # float32 [rows][used], their sum is 1
+    "rows",
+)
+
+
+def padded(head_dim: int) -> int:
+    """Width of a head in the cache: a whole number of vectors."""
+    return -(-head_dim // VECTOR) * VECTOR
+
+
+def head_bytes(head_dim: int) -> int:
+    """Bytes of a page that hold the keys and values of one head of one layer."""
+    return 4 * TILE * padded(head_dim)
+
+
+def partial_bytes(head_dim: int) -> int:
+    """Bytes of ``state.PARTIALS`` for each row, head and key tile: maximum and sum in a vector of their own, then the output."""
+    return 4 * (VECTOR + padded(head_dim))
+
+
+def rope_scratch(head_dim: int) -> int:
+    """Bytes of scratch that ``rope_store`` needs: one head, padded as a norm wants it, and a vector that is read past its end."""
+    return 4 * (-(-head_dim // 64) * 64 + VECTOR)
+
+
+def few_scratch(heads: int, kv_heads: int, head_dim: int) -> int:
+    """Bytes of scratch that ``attend_few`` and ``merge_few`` need: the scores of a tile for a group of heads, or one output."""
+    return 4 * max(TILE * (heads // kv_heads), padded(head_dim))
+
+
+def many_scratch(heads: int, kv_heads: int, head_dim: int) -> int:
+    """Bytes of scratch that ``attend_many`` needs: keys and values of a tile, scores and their sums; queries and state of a group."""
+    shared = 2 * TILE * padded(head_dim) + (TILE + VECTOR) * QUERIES
+    return 4 * (shared + heads // kv_heads * QUERIES * (2 * padded(head_dim) + 2))
+
+
+def route_scratch(experts: int) -> int:
+    """Bytes of scratch that ``route`` needs: the probabilities of a row."""
+    return 4 * padded(experts)

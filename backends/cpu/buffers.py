@@ -1,0 +1,111 @@
+"""Where the registers of a Program lie, and the tables that the kernels read of each call."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localllm.backends.cpu.arena import Arena, words
+from localllm.backends.cpu.arguments import few_scratch, many_scratch, partial_bytes, rope_scratch, route_scratch
+from localllm.backends.cpu.layout import LAYOUTS, MANY, activation_bytes, padded
+from localllm.backends.cpu.records import QUERIES, SCRATCH, SCRATCH_BYTES, STATE_WORDS, THREADS
+from localllm.backends.cpu.weights import Matrix, Weights
+from localllm.model.program import Attend, Last, Linear, MoE, Program
+
+WANTED_ROWS = 64
+"""Rows whose results are computed at once."""
+
+
+class Buffers:
+    """Registers of float32 rows, their widths padded with zeros to 64; column tiles of quantised activations; scratch of every thread."""
+
+    def __init__(self, program: Program, weights: Weights, batch: int, threads: int) -> None:
+        self._strides = {name: 4 * padded(width) for name, width in program.widths.items()}
+        self._rows = {name: padded(n, MANY) for name, n in capacities(program, batch).items()}
+        quantised = _quantised_widths(program, weights)
+        columns = {k: padded(batch, MANY) // MANY * activation_bytes(k, MANY) for k in quantised}
+        self.scratch_bytes = padded(_scratch(program, weights), 4096)
+        sizes = [self._strides[name] * rows for name, rows in self._rows.items()] + list(columns.values())
+        total = sum(padded(size, 4096) for size in sizes) + threads * self.scratch_bytes
+        self.arena = Arena(total)
+        self._registers = {name: self.arena.take(self._strides[name] * rows) for name, rows in self._rows.items()}
+        self._columns = {k: self.arena.take(size).ctypes.data for k, size in columns.items()}
+        self.zeros = words(max(self._strides.values()) // 8)
+        self.state = words(STATE_WORDS)
+        self.state[THREADS] = threads
+        self.state[SCRATCH] = self.arena.take(threads * self.scratch_bytes).ctypes.data
+        self.state[SCRATCH_BYTES] = self.scratch_bytes
+
+    def address(self, register: str) -> int:
+        """Of row 0 of a register."""
+        return self._registers[register].ctypes.data
+
+    def stride(self, register: str) -> int:
+        """Bytes from one row of a register to the next."""
+        return self._strides[register]
+
+    def columns(self, width: int) -> int:
+        """Address of the column tiles of activations of that width."""
+        return self._columns[width]
+
+    def rows(self, register: str, n: int, width: int) -> NDArray[np.float32]:
+        """The first n rows of a register, as they lie in memory."""
+        return self._registers[register].view(np.float32).reshape(self._rows[register], -1)[:n, :width]
+
+
+def capacities(program: Program, batch: int) -> dict[str, int]:
+    """How many rows a register holds: the batch's, or behind ``Last`` the wanted ones'."""
+    wanted: set[str] = set()
+    last = False
+    for op in program.ops:
+        last = last or isinstance(op, Last)
+        if last:
+            wanted.add(op.out)
+    return {name: min(batch, WANTED_ROWS) if name in wanted else batch for name in program.widths}
+
+
+def _matrices(program: Program, weights: Weights) -> list[Matrix]:
+    return [weights.matrices[op.weight] for op in program.ops if isinstance(op, Linear)]
+
+
+def _quantised_widths(program: Program, weights: Weights) -> set[int]:
+    return {m.columns for m in _matrices(program, weights) if m.layout in LAYOUTS}
+
+
+def _scratch(program: Program, weights: Weights) -> int:
+    """Bytes that a thread needs at most: 64 unpacked rows, or attention's tiles."""
+    need = [4096]
+    for m in _matrices(program, weights):
+        if m.layout in LAYOUTS:
+            need.append(4 * (m.columns // 32) * LAYOUTS[m.layout].unpacked_bytes)
+    for op in program.ops:
+        if isinstance(op, Attend):
+            shape = op.heads, op.kv_heads, op.head_dim
+            need += [rope_scratch(op.head_dim), few_scratch(*shape), many_scratch(*shape)]
+        elif isinstance(op, MoE):
+            need.append(route_scratch(op.experts))
+    return max(need)
+
+
+class Tables:
+    """The per-call tables of a batch of at most ``batch`` rows, and the scratch of attention over few rows."""
+
+    def __init__(self, program: Program, batch: int) -> None:
+        rows = padded(batch, MANY)
+        self.tokens, self.positions, self.pages, self.want = (words(rows) for _ in range(4))
+        self.query_tiles = words(4 * rows).reshape(rows, 4)
+        attends = [op for op in program.ops if isinstance(op, Attend)]
+        self._partial = max((op.heads * partial_bytes(op.head_dim) for op in attends), default=0)
+        self.key_tiles = 0
+        self.partials = words(8)
+
+    def grow_partials(self, key_tiles: int) -> None:
+        """Make room for so many key tiles in every head of MANY rows."""
+        if key_tiles > self.key_tiles:
+            self.key_tiles = padded(key_tiles, 16)
+            self.partials = words(MANY * self.key_tiles * self._partial // 8)
+
+
+def query_tiles(first: int, count: int, position: int, table: int) -> list[tuple[int, int, int, int]]:
+    """The rows of one line, QUERIES at a time."""
+    return [(first + i, min(QUERIES, count - i), position + i, table) for i in range(0, count, QUERIES)]

@@ -1,0 +1,129 @@
+"""What both kernels of attention share: the blocks of vectors they compute with, and the numbers of the rule.
+
+The rule that makes them agree bit for bit: keys come in tiles of TILE, aligned to absolute positions. In a tile, s[k] is one chain of fused
+multiply-adds over d, m the maximum over the visible keys, p[k] = exp(s[k] - m), l a fixed tree over p (k with k + 16, these with k + 32,
+then halves of 16), o[d] one chain over the visible keys in rising order. Tiles are merged in rising order:
+m' = max(m, m_t), c = exp(m - m'), c_t = exp(m_t - m'), l = fma(l_t, c_t, l*c), o = fma(o_t, c_t, o*c), beginning with m = LOWEST, l = o = 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import float32, types
+from numba.core.extending import intrinsic
+
+from localllm.backends.cpu.kernels.ir import F32, FLOATS, HALVES, I64, fused, load, offset, pack, shuffle, splat, store, unpack, widen_half
+
+LOWEST = float32(-1e30)
+HIDDEN = float32(float("-inf"))
+"""The score of a key that is not seen: its exp is exactly 0."""
+
+
+def _across(b: Any, address: Any, stride: Any, i: int) -> Any:
+    return offset(b, address, b.mul(stride, ir.Constant(I64, i)))
+
+
+def grid_fma(vectors: int) -> Any:
+    """An intrinsic (acc, p, p_stride, q, q_stride) on a grid of vectors: acc[i*vectors + j] += v_j * x_i, with v_j the 16 halves at
+    p + j*p_stride and x_i the float at q + i*q_stride."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def f(typing: Any, acc: Any, p: Any, p_stride: Any, q: Any, q_stride: Any) -> Any:
+        def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+            v = [widen_half(b, load(b, _across(b, args[1], args[2], j), HALVES.ll)) for j in range(vectors)]
+            x = [splat(b, load(b, _across(b, args[3], args[4], i), F32), 16) for i in range(acc.count // vectors)]
+            old = unpack(b, args[0])
+            return pack(b, [fused(b, v[n % vectors], x[n // vectors], old[n]) for n in range(acc.count)])
+
+        return acc(acc, *[types.int64] * 4), generate
+
+    return f
+
+
+def grid_store(vectors: int) -> Any:
+    """An intrinsic (address, stride, acc): vector i*vectors + j to address + i*stride + 64*j."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def f(typing: Any, address: Any, stride: Any, acc: Any) -> Any:
+        def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+            for n, value in enumerate(unpack(b, args[2])):
+                store(b, value, offset(b, _across(b, args[0], args[1], n // vectors), 64 * (n % vectors)))
+            return context.get_dummy_value()
+
+        return types.none(types.int64, types.int64, acc), generate
+
+    return f
+
+
+def _between(b: Any, first: Any, last: Any) -> Any:
+    lanes = ir.Constant(ir.VectorType(I64, 16), list(range(16)))
+    return b.and_(b.icmp_signed(">=", lanes, splat(b, first, 16)), b.icmp_signed("<=", lanes, splat(b, last, 16)))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def tile_fma_between(typing: Any, acc: Any, v: Any, p: Any, stride: Any, first: Any, last: Any) -> Any:
+    """acc[j] = v * (the float at p + j*stride) + acc[j] in lanes first..last; the others keep theirs, whatever the float is."""
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        inside = _between(b, args[4], args[5])
+        out = []
+        for j, a in enumerate(unpack(b, args[0])):
+            x = splat(b, load(b, _across(b, args[2], args[3], j), F32), 16)
+            out.append(b.select(inside, fused(b, args[1], x, a), a))
+        return pack(b, out)
+
+    return acc(acc, v, *[types.int64] * 4), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def tile_merge(typing: Any, acc: Any, new: Any, old: Any, address: Any, first: Any, last: Any) -> Any:
+    """The vector at address + 64*j = acc[j] * new + itself * old in lanes first..last; the others stay as they are."""
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        inside = _between(b, args[4], args[5])
+        for j, a in enumerate(unpack(b, args[0])):
+            at = offset(b, args[3], 64 * j)
+            before = load(b, at, FLOATS.ll)
+            store(b, b.select(inside, fused(b, a, args[1], b.fmul(before, args[2])), before), at)
+        return context.get_dummy_value()
+
+    return types.none(acc, FLOATS, FLOATS, *[types.int64] * 3), generate
+
+
+def _folded(step: Any) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def f(typing: Any, tile: Any) -> Any:
+        def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+            values = unpack(b, args[0])
+            while len(values) > 1:
+                half = len(values) // 2
+                values = [step(b, values[i], values[i + half]) for i in range(half)]
+            return values[0]
+
+        return FLOATS(tile), generate
+
+    return f
+
+
+tile_sum = _folded(lambda b, x, y: b.fadd(x, y))
+"""Sum of a tile's vectors, by the tree that ``hsum`` uses for lanes: i with i + n/2."""
+tile_max = _folded(lambda b, x, y: b.select(b.fcmp_ordered(">", x, y), x, y))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def tile_turned(typing: Any, tile: Any) -> Any:
+    """16 vectors, transposed: lane i of vector j becomes lane j of vector i."""
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        rows = unpack(b, args[0])
+        for _ in range(4):  # a perfect shuffle, four times
+            mixed = []
+            for i in range(8):
+                for part in (range(8), range(8, 16)):
+                    mixed.append(shuffle(b, rows[i], rows[i + 8], [k for j in part for k in (j, j + 16)]))
+            rows = mixed
+        return pack(b, rows)
+
+    return tile(tile), generate

@@ -1,0 +1,213 @@
+"""A Program to tapes of kernels: which kernel does what, and where threads have to meet.
+
+A Program has two parts, before and after its ``Last``: the rows of the batch and those whose results are wanted. Each part is lowered once
+for every number of columns that kernels exist for, when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localllm.backends.cpu import arguments as A
+from localllm.backends.cpu import arguments_matmul as M
+from localllm.backends.cpu.arena import words
+from localllm.backends.cpu.buffers import Buffers
+from localllm.backends.cpu.kernel_cache import KernelId
+from localllm.backends.cpu.layout import FLOATS, MANY, activation_bytes
+from localllm.backends.cpu.pages import layer_offsets
+from localllm.backends.cpu.records import LINE, ROWS, TAPE_WORDS, WANTED, float_bits
+from localllm.backends.cpu.threads import Pace
+from localllm.backends.cpu.weights import Matrix, Weights
+from localllm.model.program import GLU, Add, Attend, Embed, Last, Linear, Op, Program, RMSNorm, Rope
+
+COLUMNS = (1, 2, 4, MANY)
+"""Column tiles that kernels exist for."""
+
+
+def column_tile(rows: int) -> int:
+    """Which kernels serve so many rows: tiles of 4 up to 8 rows, above that those that unpack once for all."""
+    return rows if rows <= 2 else 4 if rows <= MANY else MANY
+
+
+@dataclass(slots=True)
+class Row:
+    """A kernel with its arguments, and what it reads and writes: registers and other memory, by name."""
+
+    kernel: KernelId
+    words: list[int]
+    reads: Iterable[str]
+    writes: Iterable[str]
+
+
+@dataclass(slots=True)
+class Tape:
+    """Rows as the executor reads them, and all memory that they name."""
+
+    rows: NDArray[np.int64]
+    counters: NDArray[np.int64]
+    pace: Pace
+    keep: list[object] = field(default_factory=list)
+
+
+def parts(program: Program) -> tuple[Sequence[Op], Sequence[Op]]:
+    """The operations on the batch's rows, and those from the first ``Last`` on."""
+    first = next((i for i, op in enumerate(program.ops) if isinstance(op, Last)), len(program.ops))
+    return program.ops[:first], program.ops[first:]
+
+
+def assemble(rows: Sequence[Row], addresses: dict[KernelId, int]) -> Tape:
+    """The table of a tape. Threads meet before a row that touches what an earlier one since the last meeting wrote, or writes what it read."""
+    barriers = _barriers(rows)
+    size = max(len(row.words) for row in rows)
+    records = words(size * len(rows)).reshape(len(rows), size)
+    counters = words(len(rows) * LINE // 8).reshape(len(rows), -1)
+    table = words(TAPE_WORDS * len(rows)).reshape(len(rows), TAPE_WORDS)
+    for i, row in enumerate(rows):
+        records[i, : len(row.words)] = row.words
+        table[i] = addresses[row.kernel], records[i].ctypes.data, counters[i].ctypes.data, barriers[i]
+    return Tape(table, counters, Pace(barriers), [records])
+
+
+def _barriers(rows: Sequence[Row]) -> list[bool]:
+    out = [False] * len(rows)
+    read: set[str] = set()
+    written: set[str] = set()
+    for i, row in enumerate(rows):
+        touches, changes = set(row.reads), set(row.writes)
+        if (touches | changes) & written or changes & read:
+            out[i - 1] = True
+            read, written = set(), set()
+        read |= touches
+        written |= changes
+    out[-1] = True
+    return out
+
+
+class Lowering:
+    """Rows of one part of a Program for column tiles of n."""
+
+    def __init__(self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope]) -> None:
+        self._program, self._weights, self._buffers, self._ropes = program, weights, buffers, ropes
+        self._offsets, _ = layer_offsets(program)
+
+    def rows(self, part: int, n: int) -> list[Row]:
+        """The tape's rows: part 0 before ``Last``, part 1 from there on."""
+        emitter = _Emitter(self, n, ROWS if part == 0 else WANTED)
+        ops = parts(self._program)[part]
+        i = 0
+        while i < len(ops):
+            i += emitter.emit(ops[i], ops[i + 1] if i + 1 < len(ops) else None)
+        return emitter.out
+
+    def matrix(self, name: str) -> Matrix:
+        """A packed weight."""
+        return self._weights.matrices[name]
+
+    def vector(self, name: str | None) -> int:
+        """Address of a vector; 0 for None."""
+        return 0 if name is None else self._weights.vectors[name].ctypes.data
+
+
+class _Emitter:
+    def __init__(self, lowering: Lowering, n: int, count: int) -> None:
+        self.of, self.n, self.buffers = lowering, n, lowering._buffers
+        self.count = self.buffers.state[count : count + 1].ctypes.data
+        self.out: list[Row] = []
+        self.quantised: dict[int, str] = {}
+
+    def emit(self, op: Op, following: Op | None) -> int:
+        """Rows for an operation, and for the next where both are one kernel; how many were taken."""
+        if isinstance(op, Linear):
+            return self.linear(op, following)
+        if isinstance(op, RMSNorm) and isinstance(following, Linear) and following.x == op.out and self._blocks(following):
+            self.quantise(op.out, self.of.matrix(following.weight).columns, op)
+            return 1
+        for row in self._simple(op):
+            self.add(row)
+        return 1
+
+    def add(self, row: Row) -> None:
+        """One more row; activations of registers that it writes are stale."""
+        self.out.append(row)
+        self.quantised = {k: name for k, name in self.quantised.items() if name not in row.writes}
+
+    def _blocks(self, op: Linear) -> bool:
+        return self.of.matrix(op.weight).layout not in FLOATS
+
+    def _at(self, name: str, register: str) -> dict[str, int]:
+        return {name: self.buffers.address(register), f"{name}_stride": self.buffers.stride(register)}
+
+    def quantise(self, x: str, columns: int, norm: RMSNorm | None = None) -> None:
+        """Column tiles of a register, normalised first where asked."""
+        source = norm.x if norm else x
+        fields = {**self._at("x", source), **self._at("normed", x)}
+        fields |= {"norm": self.of.vector(norm.weight) if norm else 0, "eps": float_bits(norm.eps) if norm else 0, "n": columns}
+        fields |= {"blocks": columns // 32, "out": self.buffers.columns(columns), "out_bytes": activation_bytes(columns, self.n)}
+        writes = [f"columns {columns}"] + ([x] if norm else [])
+        self.add(Row(("quantise", "rows", self.n), M.QUANTISE.fill(**fields, rows=self.count), [source], writes))
+        self.quantised[columns] = x
+
+    def linear(self, op: Linear, following: Op | None) -> int:
+        """A matrix, together with the addition of a residual that follows it."""
+        fused = following if isinstance(following, Add) and op.out in (following.a, following.b) and op.bias is None else None
+        matrix, init, reads, out = self.of.matrix(op.weight), self._init(op), [], op.out
+        if fused:
+            other = fused.b if fused.a == op.out else fused.a
+            init, reads, out = self._at("init", other), [other], fused.out
+        fields = {"w": matrix.address, "records": matrix.records, "groups": matrix.groups, **init, **self._at("out", out)}
+        if matrix.layout in FLOATS:
+            fields |= {"x": self.buffers.address(op.x), "x_bytes": self.buffers.stride(op.x)}
+            kernel, source = ("floats", "matmul", matrix.layout, 4 if self.n == 2 else self.n), op.x
+        else:
+            if self.quantised.get(matrix.columns) != op.x:
+                self.quantise(op.x, matrix.columns)
+            fields |= {"x": self.buffers.columns(matrix.columns), "x_bytes": activation_bytes(matrix.columns, self.n)}
+            kernel = ("matmul", "many", matrix.layout) if self.n == MANY else ("matmul", "few", matrix.layout, self.n)
+            source = f"columns {matrix.columns}"
+        self.add(Row(kernel, M.MATMUL.fill(**fields, rows=self.count), [source, *reads], [out]))
+        return 2 if fused else 1
+
+    def _init(self, op: Linear) -> dict[str, int]:
+        return {"init": self.of.vector(op.bias) or self.buffers.zeros.ctypes.data, "init_stride": 0}
+
+    def _simple(self, op: Op) -> Iterator[Row]:
+        at, widths = self._at, self.of._program.widths
+        if isinstance(op, Embed):
+            m = self.of.matrix(op.weight)
+            fields = {"w": m.address, "records": m.records, "scale": float_bits(op.scale), **at("out", op.out)}
+            yield Row(("embed", "rows", m.layout), M.EMBED.fill(**fields), [], [op.out])
+        elif isinstance(op, RMSNorm):
+            fields = {**at("x", op.x), **at("out", op.out), "weight": self.of.vector(op.weight), "eps": float_bits(op.eps)}
+            yield Row(("norm", "rms_norm"), A.RMS_NORM.fill(**fields, n=widths[op.x], rows=self.count), [op.x], [op.out])
+        elif isinstance(op, GLU):
+            fields = {**at("gate", op.gate), **at("up", op.up), **at("out", op.out), "n": widths[op.out]}
+            yield Row(("glu", "glu", op.act), A.GLU.fill(**fields, rows=self.count), [op.gate, op.up], [op.out])
+        elif isinstance(op, Add):
+            fields = {**at("a", op.a), **at("b", op.b), **at("out", op.out), "n": widths[op.out]}
+            yield Row(("norm", "add"), A.ADD.fill(**fields, rows=self.count), [op.a, op.b], [op.out])
+        elif isinstance(op, Last):
+            fields = {**at("x", op.x), **at("out", op.out), "bytes": self.buffers.stride(op.x)}
+            yield Row(("embed", "gather"), M.GATHER.fill(**fields), [op.x], [op.out])
+        elif isinstance(op, Attend):
+            yield from self._attend(op)
+        else:
+            raise AssertionError(op)
+
+    def _attend(self, op: Attend) -> Iterator[Row]:
+        at, cache = self._at, f"cache {op.layer}"
+        shape = {"heads": op.heads, "kv_heads": op.kv_heads, "head_dim": op.head_dim, "layer_offset": self.of._offsets[op.layer]}
+        rope = {"dim": op.rope.dim if op.rope else 0, "rope": self.of._ropes.index(op.rope) if op.rope else 0}
+        norms = {"q_norm": self.of.vector(op.q_norm), "k_norm": self.of.vector(op.k_norm)}
+        numbers = {"eps": float_bits(op.eps), "scale": float_bits(op.scale)}
+        store = A.ROPE_STORE.fill(**at("q", op.q), **at("k", op.k), **at("v", op.v), **shape, **rope, **norms, **numbers, rows=self.count)
+        yield Row(("rope", "rope_store", op.rope.kind if op.rope else "none"), store, [op.k, op.v], [op.q, cache])
+        words_ = A.ATTEND.fill(**at("q", op.q), **at("out", op.out), **shape, window=op.window, rows=self.count)
+        if self.n == MANY:
+            yield Row(("attention_many", "attend_many"), words_, [op.q, cache], [op.out])
+        else:
+            yield Row(("attention_few", "attend_few"), words_, [op.q, cache], ["partials"])
+            yield Row(("attention_few", "merge_few"), words_, ["partials"], [op.out])

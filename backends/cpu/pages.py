@@ -1,0 +1,116 @@
+"""The cache of keys and values: pages of TILE tokens, taken as lines grow, shared between forks and copied when written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localllm.backends.cpu.arena import words
+from localllm.backends.cpu.arguments import head_bytes
+from localllm.backends.cpu.records import TILE
+from localllm.model.program import Attend, Program
+
+
+def layer_offsets(program: Program) -> tuple[dict[int, int], int]:
+    """Where each layer's heads begin in a page, and how long a page is."""
+    offsets, at = {}, 0
+    for op in program.ops:
+        if isinstance(op, Attend):
+            offsets[op.layer] = at
+            at += op.kv_heads * head_bytes(op.head_dim)
+    return offsets, max(at, 64)
+
+
+@dataclass(slots=True)
+class Page:
+    """Memory for TILE tokens in every layer, and how many lines hold it."""
+
+    memory: NDArray[np.int64]
+    holders: int = 1
+
+
+class Pool:
+    """Pages of one size; given back ones are used again."""
+
+    def __init__(self, page_bytes: int) -> None:
+        self.page_bytes = page_bytes
+        self._free: list[Page] = []
+
+    def take(self) -> Page:
+        """A page that nobody holds. What was written there before may still be: it is finite, and never read."""
+        if self._free:
+            page = self._free.pop()
+            page.holders = 1
+            return page
+        return Page(words(self.page_bytes // 8))
+
+    def release(self, page: Page) -> None:
+        """One holder less."""
+        page.holders -= 1
+        if page.holders == 0:
+            self._free.append(page)
+
+
+class PagedLine:
+    """A line of tokens: its pages, and a table of their addresses for the kernels."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._pages: list[Page] = []
+        self.table = words(16)
+        self._length = 0
+        self.closed = False
+
+    @property
+    def length(self) -> int:
+        """Tokens held."""
+        return self._length
+
+    def reserve(self, n: int) -> None:
+        """Make room to write n tokens behind the present ones: new pages, and own copies of shared ones."""
+        first = self._length // TILE
+        if first < len(self._pages) and self._pages[first].holders > 1:
+            copy = self._pool.take()
+            copy.memory[:] = self._pages[first].memory
+            self._pool.release(self._pages[first])
+            self._set(first, copy)
+        while len(self._pages) * TILE < self._length + n:
+            self._set(len(self._pages), self._pool.take())
+
+    def _set(self, index: int, page: Page) -> None:
+        if index == len(self._pages):
+            self._pages.append(page)
+            if len(self._pages) > len(self.table):
+                table = words(2 * len(self.table))
+                table[: len(self.table)] = self.table
+                self.table = table
+        else:
+            self._pages[index] = page
+        self.table[index] = page.memory.ctypes.data
+
+    def advance(self, n: int) -> None:
+        """The n tokens behind the end are written."""
+        self._length += n
+
+    def truncate(self, n: int) -> int:
+        """Forget what is beyond the first n tokens; the length reached."""
+        self._length = max(0, min(n, self._length))
+        while len(self._pages) > -(-self._length // TILE):
+            self._pool.release(self._pages.pop())
+        return self._length
+
+    def fork(self) -> PagedLine:
+        """A second line with the same past."""
+        line = PagedLine(self._pool)
+        for page in self._pages:
+            page.holders += 1
+            line._set(len(line._pages), page)
+        line._length = self._length
+        return line
+
+    def close(self) -> None:
+        """Give the pages back."""
+        self.truncate(0)
+        self.closed = True
