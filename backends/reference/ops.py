@@ -96,8 +96,8 @@ def linear(op: Linear, state: State) -> None:
 @run.register
 def attend(op: Attend, state: State) -> None:
     """q (T, H*d), k and v (T, K*d) -> (T, H*d); rows of different chunks don't see each other."""
-    q = _heads(state, op.q, op.heads, op.q_norm, op.eps)
-    k = _heads(state, op.k, op.kv_heads, op.k_norm, op.eps)
+    q = _heads(state, op.q, op, op.q_norm)
+    k = _heads(state, op.k, op, op.k_norm)
     v = state.registers[op.v]
     out = np.empty_like(state.registers[op.q])
     start = 0
@@ -106,7 +106,7 @@ def attend(op: Attend, state: State) -> None:
         if op.rope is not None:
             turn = _turns(state, op.rope, rows)
             q[here], k[here] = rotate(q[here], turn, op.rope.kind), rotate(k[here], turn, op.rope.kind)
-        keys, values = rows.line.cache[op.layer].put(rows.first, k[here].reshape(len(rows.tokens), -1), v[here])
+        keys, values = rows.line.cache[op.layer].put(rows.first, k[here].reshape(v[here].shape), v[here])
         out[here] = attention(q[here], keys, values, rows.first, op)
     state.registers[op.out] = out
 
@@ -178,7 +178,7 @@ def attention(q: Float, keys: Float, values: Float, first: int, op: Attend) -> F
     age = np.arange(first, first + T)[:, None] - np.arange(n)
     seen = (age >= 0) & (age < (op.window or n))
     out = softmax(np.where(seen, scores, np.float32(-np.inf))) @ v
-    return np.asarray(out.transpose(2, 0, 1, 3).reshape(T, -1))
+    return np.asarray(out.transpose(2, 0, 1, 3).reshape(T, op.heads * op.head_dim))
 
 
 def softmax(x: Float) -> Float:
@@ -196,10 +196,10 @@ def activate(x: Float, act: Activation) -> Float:
     return np.asarray(np.float32(0.5) * x * (1 + np.tanh(inner)))
 
 
-def _heads(state: State, register: str, heads: int, weight: str | None, eps: float) -> Float:
+def _heads(state: State, register: str, op: Attend, weight: str | None) -> Float:
     x = state.registers[register]
-    split = x.reshape(len(x), heads, -1)
-    return split.copy() if weight is None else rms_norm(split, state.weights[weight], eps)
+    split = x.reshape(len(x), x.shape[1] // op.head_dim, op.head_dim)
+    return split.copy() if weight is None else rms_norm(split, state.weights[weight], op.eps)
 
 
 def _turns(state: State, rope: Rope, rows: Rows) -> Float:

@@ -45,7 +45,8 @@ class Weights:
 
     def rows(self, name: str, ids: Sequence[int]) -> Float:
         """Some rows of an embedding matrix: (len(ids), D)."""
-        return quant.dequantize(self._blocks[name][np.asarray(ids, np.intp)], self._types[name])
+        blocks = self._blocks[name][np.asarray(ids, np.intp)]
+        return quant.dequantize(blocks, self._types[name]).reshape(len(ids), self._shapes[name][-1])
 
     def _dequantize(self, name: str) -> Float:
         shape, blocks = self._shapes[name], self._blocks[name]

@@ -21,7 +21,7 @@ from localllm.errors import GGUFError, UnsupportedError
 from localllm.model.config import ModelConfig
 from localllm.model.emit import emit
 from localllm.model.program import Program
-from localllm.model.weights import ModelFile, Weights, label
+from localllm.model.weights import ModelFile, Weights, brief, label
 
 __all__ = ["FAMILIES", "build", "configure"]
 
@@ -53,8 +53,8 @@ def configure(file: ModelFile) -> ModelConfig:
 def _family(keys: Keys) -> Callable[[Keys], ModelConfig]:
     module = FAMILIES.get(keys.architecture)
     if module is None:
-        near = difflib.get_close_matches(keys.architecture, FAMILIES, n=2)
+        near = difflib.get_close_matches(keys.architecture[:60], FAMILIES, n=2)
         known = f"the nearest known: {', '.join(near)}" if near else f"known: {', '.join(sorted(FAMILIES))}"
-        raise UnsupportedError(f"{label(keys.file)}: architecture {keys.architecture!r} is not supported; {known}")
+        raise UnsupportedError(f"{label(keys.file)}: architecture {brief(keys.architecture)} is not supported; {known}")
     found: Callable[[Keys], ModelConfig] = importlib.import_module(f"localllm.archs.{module}").configure
     return found

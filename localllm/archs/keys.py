@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from localllm.errors import GGUFError, UnsupportedError
-from localllm.model.weights import ModelFile, label
+from localllm.model.weights import ModelFile, brief, label
 
 MOST = 2**31 - 1
 TINY, HUGE = 1e-30, 1e30
@@ -23,9 +23,7 @@ class Keys:
         self.file = file
         architecture = file.metadata.get("general.architecture")
         if not isinstance(architecture, str):
-            raise GGUFError(
-                f"{label(file)}: metadata key 'general.architecture' is {_short(architecture)}, expected a name such as 'llama'"
-            )
+            raise GGUFError(f"{label(file)}: metadata key 'general.architecture' is {brief(architecture)}, expected a name such as 'llama'")
         self.architecture = architecture
 
     def __contains__(self, key: str) -> bool:
@@ -68,11 +66,11 @@ class Keys:
         """UnsupportedError if the key is there with another value than ``unless``: what it asks for is not implemented."""
         value = self.file.metadata.get(self._name(key), unless)
         if not isinstance(value, (bool, int, float, str)) or value != unless:
-            raise UnsupportedError(f"{label(self.file)}: metadata key {self._name(key)!r} is {_short(value)}; only {unless!r} is supported")
+            raise UnsupportedError(f"{label(self.file)}: metadata key {self._name(key)!r} is {brief(value)}; only {unless!r} is supported")
 
     def fail(self, key: str, value: object, expected: str) -> NoReturn:
         """GGUFError about the value of a key."""
-        raise GGUFError(f"{label(self.file)}: metadata key {self._name(key)!r} is {_short(value)}, expected {expected}")
+        raise GGUFError(f"{label(self.file)}: metadata key {self._name(key)!r} is {brief(value)}, expected {expected}")
 
     def _name(self, key: str) -> str:
         return f"{self.architecture}.{key}"
@@ -95,8 +93,3 @@ class Keys:
         if len(items) != layers:
             self.fail(key, value, f"a list of {layers}, one for each layer")
         return items
-
-
-def _short(value: object) -> str:
-    shown = " ".join(repr(value).split())
-    return shown if len(shown) <= 60 else shown[:57] + "..."

@@ -45,6 +45,12 @@ def label(file: ModelFile) -> str:
     return repr(str(file.path))
 
 
+def brief(value: object) -> str:
+    """A value of the file as messages show it: on one line, cut when it is long."""
+    shown = " ".join(repr(value).split())
+    return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
 class Weights:
     """Names of tensors, handed out after a check. ``shapes`` holds what was taken so far."""
 
@@ -79,7 +85,7 @@ class Weights:
         left = [name for name in self._file.tensors if name not in self.shapes and not IGNORED.fullmatch(name)]
         left = [name for name in left if not layers <= _block(name) < layers + spare]
         if left:
-            shown = ", ".join(map(repr, left[:3])) + (" ..." if len(left) > 3 else "")
+            shown = ", ".join(map(brief, left[:3])) + (" ..." if len(left) > 3 else "")
             raise UnsupportedError(
                 f"{label(self._file)}: {len(left)} of its tensors have no place in a model of architecture {architecture!r} "
                 f"with {layers} layers: {shown}; without them its text would be wrong"
@@ -93,7 +99,7 @@ class Weights:
 
     def _near(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._file.tensors, n=3, cutoff=0.8)
-        return f"; names like it are {', '.join(map(repr, near))}" if near else ""
+        return f"; names like it are {', '.join(map(brief, near))}" if near else ""
 
 
 def _block(name: str) -> int:

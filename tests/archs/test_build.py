@@ -13,7 +13,7 @@ import pytest
 
 from localllm import archs
 from localllm.errors import GGUFError, UnsupportedError
-from localllm.model.program import Linear
+from localllm.model.program import Linear, Program
 from tests import tiny
 from tests.archs.fake import FakeFile, fake
 
@@ -56,6 +56,13 @@ def test_build(family: str) -> None:
 def test_unknown_architecture(name: str, near: str) -> None:
     with pytest.raises(UnsupportedError, match=rf"'models/fake\.gguf': architecture '{name}' is not supported; {near}$"):
         archs.build(FakeFile({"general.architecture": name}))
+
+
+def test_hostile_names_are_cut() -> None:
+    for file in (FakeFile({"general.architecture": "llama\n" * 10**5}), fake(tensors={"x\n" * 30000: (1,)})):
+        with pytest.raises(UnsupportedError) as error:
+            archs.build(file)
+        assert len(str(error.value)) < 300 and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("value", [None, 3, ["llama"]])
@@ -154,7 +161,7 @@ def test_output_bias() -> None:
         archs.build(fake(tensors={"output.bias": (3,)}))
 
 
-def _output(program: archs.Program) -> Linear:
+def _output(program: Program) -> Linear:
     op = program.ops[-1]
     assert isinstance(op, Linear) and op.out == program.result
     return op

@@ -24,8 +24,8 @@ def configure(family: str = "llama", metadata: Mapping[str, Any] | None = None, 
     return archs.configure(fake(family, metadata, **spec))
 
 
-def rope(family: str = "llama", **keys: Any) -> Rope:
-    found = configure(family, {f"rope.{key}": value for key, value in keys.items()}).layers[-1].rope
+def rope(keys: Mapping[str, Any]) -> Rope:
+    found = configure(metadata={f"rope.{key}": value for key, value in keys.items()}).layers[-1].rope
     assert found is not None
     return found
 
@@ -44,7 +44,7 @@ def test_key_length_sets_head_and_rope() -> None:
 
 
 def test_partial_rope() -> None:
-    assert rope(dimension_count=8).dim == 8
+    assert rope({"dimension_count": 8}).dim == 8
 
 
 def test_scale() -> None:
@@ -73,19 +73,19 @@ def test_values_by_layer(kind: Any) -> None:
 
 
 def test_linear_scaling() -> None:
-    assert rope(**{"scaling.type": "linear", "scaling.factor": 4.0}).freq_scale == 0.25
-    assert rope(**{"scaling.factor": 4.0}).freq_scale == 0.25
-    assert rope(scale_linear=8.0).freq_scale == 0.125
-    assert rope(**{"scaling.type": "none", "scaling.factor": 4.0}).freq_scale == 1
-    assert rope(**{"scaling.type": "linear", "scaling.factor": 0.0}).freq_scale == 1
-    assert rope(**{"scaling.factor": 2.0, "scaling.attn_factor": 1.5}).attn_factor == 1.5
+    assert rope({"scaling.type": "linear", "scaling.factor": 4.0}).freq_scale == 0.25
+    assert rope({"scaling.factor": 4.0}).freq_scale == 0.25
+    assert rope({"scale_linear": 8.0}).freq_scale == 0.125
+    assert rope({"scaling.type": "none", "scaling.factor": 4.0}).freq_scale == 1
+    assert rope({"scaling.type": "linear", "scaling.factor": 0.0}).freq_scale == 1
+    assert rope({"scaling.factor": 2.0, "scaling.attn_factor": 1.5}).attn_factor == 1.5
 
 
 def test_yarn() -> None:
-    found = rope(**{"scaling.type": "yarn", "scaling.factor": 4.0, "scaling.original_context_length": 64})
+    found = rope({"scaling.type": "yarn", "scaling.factor": 4.0, "scaling.original_context_length": 64})
     assert found == Rope("norm", 16, 1e4, 0.25, None, ext_factor=1.0, beta_fast=32, beta_slow=1, original_context=64)
     keys = {"yarn_ext_factor": 0.5, "yarn_attn_factor": 2.0, "attn_factor": 3.0, "yarn_beta_fast": 16.0, "yarn_beta_slow": 2.0}
-    found = rope(**{"scaling.type": "yarn", "scaling.factor": 4.0}, **{f"scaling.{key}": value for key, value in keys.items()})
+    found = rope({"scaling.type": "yarn", "scaling.factor": 4.0} | {f"scaling.{key}": value for key, value in keys.items()})
     assert found == Rope("norm", 16, 1e4, 0.25, None, ext_factor=0.5, attn_factor=6, beta_fast=16, beta_slow=2, original_context=256)
 
 
@@ -155,7 +155,7 @@ def test_refused_experts() -> None:
 def test_refused_yarn() -> None:
     for key, value in (("scaling.original_context_length", 0), ("freq_base", 1.0), ("scaling.yarn_beta_fast", 0.0)):
         with pytest.raises(GGUFError, match=rf"llama\.rope\.{key}' is {value}"):
-            rope(**{"scaling.type": "yarn", key: value})
+            rope({"scaling.type": "yarn", key: value})
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_by_hand() -> None:
     found = cos_sin(PLAIN, None, 3, 2)
     assert found.dtype == np.float32 and found.shape == (2, 4)
     expected = [[math.cos(3), math.cos(0.03), math.sin(3), math.sin(0.03)], [math.cos(4), math.cos(0.04), math.sin(4), math.sin(0.04)]]
-    np.testing.assert_array_equal(found, np.float32(expected))
+    np.testing.assert_array_equal(found, np.array(expected, np.float32))
 
 
 def test_position_zero_does_not_turn() -> None:
@@ -34,12 +34,12 @@ def test_linear_scaling_slows_positions() -> None:
 
 def test_factors_divide_frequencies() -> None:
     found = cos_sin(PLAIN, np.array([1, 8], np.float32), 5, 1)
-    np.testing.assert_array_equal(found, np.float32([[math.cos(5), math.cos(0.05 / 8), math.sin(5), math.sin(0.05 / 8)]]))
+    np.testing.assert_array_equal(found, np.array([[math.cos(5), math.cos(0.05 / 8), math.sin(5), math.sin(0.05 / 8)]], np.float32))
 
 
 def test_attn_factor_scales() -> None:
     found = cos_sin(Rope("norm", 2, 10000.0, attn_factor=2.5), None, 1, 1)
-    np.testing.assert_array_equal(found, np.float32([[2.5 * math.cos(1), 2.5 * math.sin(1)]]))
+    np.testing.assert_array_equal(found, np.array([[2.5 * math.cos(1), 2.5 * math.sin(1)]], np.float32))
 
 
 def test_yarn_by_hand() -> None:

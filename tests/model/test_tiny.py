@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from localllm import quant
 from localllm.archs import build
 from localllm.gguf import open_gguf
-from tests import tiny
+from tests import tiny, tiny_vocabulary
 
 
 @pytest.mark.parametrize("type", quant.NAMES)
@@ -52,7 +53,9 @@ def test_changes(tmp_path: Path) -> None:
         assert "output.weight" not in file.tensors and file.tensors["z"].shape == (2, 3)
 
 
-def test_vocabularies_merge_ranks() -> None:
-    for kind in ("spm", "bpe"):
-        keys = tiny.tiny_vocabulary.keys(kind)  # type: ignore[arg-type]
-        assert len(set(keys["tokenizer.ggml.tokens"])) == len(keys["tokenizer.ggml.tokens"]) == len(keys["tokenizer.ggml.token_type"])
+@pytest.mark.parametrize("keys", [tiny_vocabulary.spm(), tiny_vocabulary.bpe()], ids=["spm", "bpe"])
+def test_vocabularies(keys: dict[str, Any]) -> None:
+    tokens = keys["tokenizer.ggml.tokens"]
+    assert len(set(tokens)) == len(tokens) == len(keys["tokenizer.ggml.token_type"])
+    for merge in keys.get("tokenizer.ggml.merges", []):
+        assert {*merge.split(), merge.replace(" ", "")} <= set(tokens)
