@@ -17,9 +17,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model that can chat."""
-    template = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant: "
-    path = tmp_path_factory.mktemp("examples") / "tiny.gguf"
-    return tiny.write(path, metadata={"tokenizer.chat_template": template, "llama.context_length": 512}, context=512)
+    return tiny.write(tmp_path_factory.mktemp("examples") / "tiny.gguf", context=512)
 
 
 def test_there_are_examples() -> None:

@@ -120,7 +120,8 @@ def _record(file: GGUFFile, backend: str, each: bool) -> dict[str, Any]:
 def _short(value: Any) -> str:
     """A value in one line: a text's beginning, a list's first elements and its length."""
     if isinstance(value, str):
-        return value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]}... ({len(value):,} characters)"
+        shown = value[:LONGEST_TEXT].replace("\r", "\\r").replace("\n", "\\n")
+        return shown if len(value) <= LONGEST_TEXT else f"{shown}... ({len(value):,} characters)"
     if not hasattr(value, "__len__"):
         return str(value)
     shown = ", ".join(repr(item) if isinstance(item, str) else str(item) for item in value[:LONGEST_LIST])
