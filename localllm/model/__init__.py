@@ -1,0 +1,1 @@
+"""ModelConfig, Program, and the one forward pass that leads from one to the other."""
