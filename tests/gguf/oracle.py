@@ -13,9 +13,9 @@ from localllm.gguf import GGUFFile, Strings, open_gguf
 SCALARS = {"INT": int, "UINT": int, "FLOAT": float, "BOOL": bool, "STRING": str}
 
 
-def compare(path: Path) -> int:
+def compare(path: Path, theirs: gguf.GGUFReader | None = None) -> int:
     """Assert that both readers see the same metadata and tensors, bytes included; the number of things compared."""
-    theirs = gguf.GGUFReader(path)
+    theirs = theirs or gguf.GGUFReader(path)
     with open_gguf(path) as ours:
         fields = {name: field for name, field in theirs.fields.items() if not name.startswith("GGUF.")}
         assert list(ours.metadata) == list(fields), path.name

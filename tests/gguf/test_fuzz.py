@@ -46,7 +46,7 @@ def test_what_was_written_is_read(made: Made, path: Path) -> None:
             assert file.read(tensor.name).tobytes() == entry.data
 
 
-@settings(PROFILE, max_examples=400)
+@settings(PROFILE, max_examples=250)
 @given(raw=broken())
 def test_the_broken_ends_in_our_errors(raw: bytes, path: Path) -> None:
     path.write_bytes(raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -99,6 +100,16 @@ def test_closing_waits_for_no_one_and_breaks_no_read(path: Path, monkeypatch: py
         file.close()
         closed.set()
         assert np.array_equal(result.result(), DATA)
+
+
+def test_a_forgotten_file_closes_itself(path: Path) -> None:
+    file = open_gguf(path)
+    assert file._files is not None
+    raw = file._files[0]._file
+    assert not raw.closed
+    del file
+    gc.collect()
+    assert raw.closed
 
 
 @pytest.mark.parametrize(
