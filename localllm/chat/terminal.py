@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+from localllm.errors import FileError
 
 # Control characters become their pictures (U+2400 on), a carriage return nothing, C1 controls the replacement character.
 _TEXT = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\r"} | {0x0D: None, 0x7F: 0x2421}
@@ -24,26 +29,50 @@ def line(text: str) -> str:
 
 
 def prepare() -> None:
-    """Let no character be an error: what a stream can't show is replaced, and what goes into a pipe is UTF-8."""
+    """Let no character be an error: what a stream can't show is replaced, and what goes into a pipe is UTF-8. A closed stream is empty."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (it is the stream from now on)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
 
 
 def write(text: str) -> None:
-    """Write a piece of an answer at once; as it is, unless a terminal shows it."""
-    sys.stdout.write(clean(text) if sys.stdout.isatty() else text)
-    sys.stdout.flush()
+    """Write a piece of an answer at once; as it is, unless a terminal shows it. Raises as ``flush`` does."""
+    with _writing():
+        sys.stdout.write(clean(text) if sys.stdout.isatty() else text)
+    flush()
 
 
 def write_line(text: str = "") -> None:
-    """Write one line; its control characters are neutralised where a terminal shows it."""
-    sys.stdout.write((line(text) if sys.stdout.isatty() else text) + "\n")
+    """Write one line; its control characters are neutralised where a terminal shows it. Raises as ``flush`` does."""
+    with _writing():
+        sys.stdout.write((line(text) if sys.stdout.isatty() else text) + "\n")
+
+
+def flush() -> None:
+    """Have everything written. Raises BrokenPipeError where the reader went away, FileError where it can't be written otherwise."""
+    with _writing():
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # What is still buffered goes nowhere, or the interpreter would try again at its exit, and complain.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError) or (os.name == "nt" and error.errno == errno.EINVAL):
+            raise BrokenPipeError from error
+        raise FileError(f"standard output can't be written: {error.strerror}") from error
 
 
 def interactive() -> bool:
     """Whether a person is at both ends."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def reader(prompt: str = ">>> ") -> Callable[[], str]:

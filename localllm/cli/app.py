@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from collections.abc import Sequence
 
 import click
@@ -49,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal.prepare()
     try:
         result = app.main(arguments, prog_name="localllm", standalone_mode=False)
-        sys.stdout.flush()
+        terminal.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
         error.show()
@@ -57,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        _abandon_stdout()
         return PIPE_CLOSED
     except LocalLLMError as error:
         return _fail(str(error), error.exit_code)
@@ -68,8 +65,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(message: str, code: int) -> int:
     click.echo(f"error: {terminal.line(' '.join(message.splitlines()))}", err=True)
     return code
-
-
-def _abandon_stdout() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter's own flush at exit does not complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
 
 TALKER = """
-import sys, time, localllm
+import fcntl, sys, termios, time, localllm
 from localllm.cli import main
 from tests.cli.fakes import FakeModel, FakeStream
 
@@ -33,6 +33,7 @@ class Slow(FakeStream):
             yield event
             time.sleep(0.05)
 
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 localllm.load = lambda path, **options: Model([])
 sys.exit(main(["run", sys.executable]))
 """
@@ -49,9 +50,8 @@ class Screen:
         self.slave = slave
         environment = {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "HOME": str(home)}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=environment, start_new_session=True,
-            preexec_fn=_controlling_terminal,
-        )  # fmt: skip
+            [sys.executable, "-c", code], stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=environment, start_new_session=True
+        )
         self.text = ""
 
     def wait_for(self, text: str) -> None:
@@ -74,13 +74,6 @@ class Screen:
         import termios
 
         return termios.tcgetattr(self.slave) == self.before
-
-
-def _controlling_terminal() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @pytest.fixture

@@ -81,6 +81,21 @@ def test_ctrl_c_ends_the_answer_only() -> None:
     assert out.endswith(b"\n") and err == b""
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_full_disk_is_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run([sys.executable, "-m", "localllm", "list"], stdout=full, stderr=subprocess.PIPE)
+    assert (ran.returncode, ran.stderr) == (3, b"error: standard output can't be written: No space left on device\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+def test_closed_streams() -> None:
+    command = '"$0" -m localllm list >&- && "$0" -m localllm list 2>&- | grep -q smollm2'
+    assert subprocess.run(["sh", "-c", command, sys.executable]).returncode == 0
+    ran = subprocess.run(["sh", "-c", '"$0" -m localllm tokenize "$0" <&-', sys.executable], capture_output=True)
+    assert ran.returncode == 3 and ran.stderr.startswith(b"error: ")
+
+
 @pytest.mark.skipif(os.name == "nt", reason="a closed pipe is another error on Windows")
 def test_a_closed_pipe_is_quiet() -> None:
     process = subprocess.Popen([sys.executable, "-c", FAKE], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
