@@ -3,7 +3,7 @@
 The rule that makes them agree bit for bit: keys come in tiles of TILE, aligned to absolute positions. In a tile, s[k] is one chain of fused
 multiply-adds over d, m the maximum over the visible keys, p[k] = exp(s[k] - m), l a fixed tree over p (k with k + 16, these with k + 32,
 then halves of 16), o[d] one chain over the visible keys in rising order. Tiles are merged in rising order:
-m' = max(m, m_t), c = exp(m - m'), c_t = exp(m_t - m'), l = fma(l_t, c_t, l*c), o = fma(o_t, c_t, o*c), beginning with m = LOWEST, l = o = 0.
+m' = max(m, m_t), c = exp(m - m'), c_t = exp(m_t - m'), l = fma(l_t, c_t, l*c), o = fma(o_t, c_t, o*c), from m = LOWEST, l = o = 0.
 """
 
 from __future__ import annotations

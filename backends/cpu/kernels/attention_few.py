@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import float32, njit
+from numba import float32
 
 from localllm.backends.cpu.arguments import ATTEND
 from localllm.backends.cpu.kernels.attention import HIDDEN, LOWEST, grid_fma, grid_store
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import FLOATS, TARGET
 from localllm.backends.cpu.kernels.maths import vexp
 from localllm.backends.cpu.kernels.parts import st_part
@@ -30,7 +31,7 @@ def _scores(heads: int) -> Any:
     start, update = zeros(FLOATS, 4 * heads), grid_fma(4)
     store = grid_store(4)
 
-    @njit
+    @helper
     def scores(q: int, k: int, d: int, s: int) -> None:
         block = (d + 15) // 16 * 512
         q_stride = 4 * d
@@ -44,7 +45,7 @@ def _scores(heads: int) -> Any:
     return scores
 
 
-@njit
+@helper
 def _softmax(s: int, first: int, last: int, out: int) -> None:
     """Scores to weights, in place; keys outside first..last weigh 0. Maximum and sum to out."""
     hidden = HIDDEN
@@ -65,7 +66,7 @@ def _values(heads: int, vectors: int) -> Any:
     """(v, v_stride, p, keys, out, out_stride): 16*vectors values of the output of some heads, over ``keys`` keys."""
     start, update, store = zeros(FLOATS, heads * vectors), grid_fma(vectors), grid_store(vectors)
 
-    @njit
+    @helper
     def values(v: int, v_stride: int, p: int, keys: int, out: int, out_stride: int) -> None:
         acc = start()
         for _ in range(keys):
@@ -81,7 +82,7 @@ def _tile(heads: int) -> Any:
     """(q, block, d, first, last, scratch, part, part_stride): the partial results of some heads for keys first..last of a tile."""
     scores, values, value = _scores(heads), _values(heads, 4), _values(heads, 1)
 
-    @njit
+    @helper
     def tile(q: int, block: int, d: int, first: int, last: int, scratch: int, part: int, part_stride: int) -> None:
         wide = (d + 15) // 16 * 16
         scores(q, block, d, scratch)
@@ -104,14 +105,14 @@ def _tile(heads: int) -> Any:
 _one, _two, _four = _tile(1), _tile(2), _tile(4)
 
 
-@njit
+@helper
 def _first_key(args: int, pos: int) -> int:
     """The first position that the query at ``pos`` sees."""
     window = ld_i64(args + _WINDOW)
     return max(0, pos - window + 1) if window > 0 else 0
 
 
-@njit
+@helper
 def _group(args: int, state: int, row: int, g: int, key: int, pos: int, scratch: int) -> None:
     """The tile that holds position ``key``, for the query heads of key head g."""
     heads, kv_heads, d = ld_i64(args + _HEADS), ld_i64(args + _KV_HEADS), ld_i64(args + _HEAD_DIM)
@@ -159,7 +160,7 @@ def attend_few() -> Callable[..., None]:
     return run
 
 
-@njit
+@helper
 def _merge(part: int, tiles: int, d: int, scratch: int, out: int) -> None:
     wide = (d + 15) // 16 * 16
     m, l = sp_f(LOWEST), sp_f(float32(0.0))

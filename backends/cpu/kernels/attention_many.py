@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import float32, njit
+from numba import float32
 
 from localllm.backends.cpu.arguments import ATTEND
 from localllm.backends.cpu.kernels.attention import HIDDEN, LOWEST, tile_fma_between, tile_max, tile_merge, tile_sum, tile_turned
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import FLOATS, TARGET
 from localllm.backends.cpu.kernels.maths import vexp
 from localllm.backends.cpu.kernels.parts import ld_part, st_part
@@ -24,13 +25,13 @@ _start = zeros(FLOATS, _COLUMNS)
 _load16 = loader(FLOATS, 16)
 
 
-@njit
+@helper
 def _turn(source: int, to: int) -> None:
     """16 rows of 16 floats, transposed."""
     tile_store(to, 64, tile_turned(_load16(source, 64)))
 
 
-@njit
+@helper
 def _fetch(q: int, stride: int, rows: int, d: int, scratch: int, to: int) -> None:
     """One head of the query rows to [d][16 queries]; lanes without a row repeat the last one."""
     for i in range(0, d, 16):
@@ -39,7 +40,7 @@ def _fetch(q: int, stride: int, rows: int, d: int, scratch: int, to: int) -> Non
         _turn(scratch, to + _ROW * i)
 
 
-@njit
+@helper
 def _widen(block: int, wide: int, keys: int, k: int, v: int) -> None:
     """The first ``keys`` keys and values of a tile to float32; keys in whole blocks of 16."""
     for i in range((keys + 15) // 16 * wide):
@@ -49,7 +50,7 @@ def _widen(block: int, wide: int, keys: int, k: int, v: int) -> None:
         st_f(v + 64 * i, ld_h(block + 32 * i))
 
 
-@njit
+@helper
 def _scores(q: int, k: int, d: int, keys: int, s: int) -> None:
     """[TILE][16 queries] scores, in whole blocks of 16 keys."""
     block = (d + 15) // 16 * 1024
@@ -63,7 +64,7 @@ def _scores(q: int, k: int, d: int, keys: int, s: int) -> None:
             tile_store(s + _ROW * (16 * b + c), _ROW, acc)
 
 
-@njit
+@helper
 def _hide(s: int, keys: int, shift: int, reach: int) -> None:
     """HIDDEN where a query does not see a key: query j sees key k if 0 <= j - k - shift <= reach."""
     for k in range(TILE):
@@ -73,7 +74,7 @@ def _hide(s: int, keys: int, shift: int, reach: int) -> None:
         st_f(s + _ROW * k, x)
 
 
-@njit
+@helper
 def _softmax(s: int, sums: int) -> Any:
     """Scores to weights, in place; (maximum, sum) of every query."""
     m = sp_f(LOWEST)
@@ -91,7 +92,7 @@ def _softmax(s: int, sums: int) -> Any:
     return m, tile_sum(_load16(sums, _ROW))
 
 
-@njit
+@helper
 def _values(p: int, v: int, wide: int, new: Any, old: Any, o: int) -> None:
     """o = (weights @ values) * new + o * old, for a tile that all queries see."""
     for i in range(0, wide, _COLUMNS):
@@ -103,7 +104,7 @@ def _values(p: int, v: int, wide: int, new: Any, old: Any, o: int) -> None:
         tile_merge(acc, new, old, o + _ROW * i, 0, 15)
 
 
-@njit
+@helper
 def _values_seen(p: int, v: int, wide: int, keys: int, shift: int, reach: int, new: Any, old: Any, o: int) -> None:
     """The same for a tile that some queries don't see, or see in part: what is hidden does not even add zero."""
     for i in range(0, wide, _COLUMNS):
@@ -115,7 +116,7 @@ def _values_seen(p: int, v: int, wide: int, keys: int, shift: int, reach: int, n
         tile_merge(acc, new, old, o + _ROW * i, shift, shift + TILE - 1 + reach)
 
 
-@njit
+@helper
 def _step(q: int, d: int, k: int, v: int, keys: int, shift: int, reach: int, whole: bool, s: int, ml: int, o: int) -> None:
     """One head meets one tile of keys. ml: maximum and sum so far; o: [d][16 queries] output so far."""
     wide = (d + 15) // 16 * 16
@@ -134,7 +135,7 @@ def _step(q: int, d: int, k: int, v: int, keys: int, shift: int, reach: int, who
         _values_seen(s, v, wide, keys, shift, reach, new, old, o)
 
 
-@njit
+@helper
 def _finish(o: int, ml: int, d: int, scratch: int, out: int, stride: int, rows: int) -> None:
     """Output over sum, to the rows of the register."""
     l = ld_f(ml + _ROW)
@@ -146,7 +147,7 @@ def _finish(o: int, ml: int, d: int, scratch: int, out: int, stride: int, rows: 
             st_part(out + j * stride + 4 * i, ld_f(scratch + 64 * j), d - i)
 
 
-@njit
+@helper
 def _begin(args: int, tile: int, g: int, d: int, wide: int, group: int, scratch: int, qs: int) -> None:
     """Queries of a group to scratch, each head followed by maximum, sum and output of nothing seen yet."""
     q = ld_i64(args + _Q) + ld_i64(tile) * ld_i64(args + _Q_STRIDE) + 4 * g * group * d
@@ -159,7 +160,7 @@ def _begin(args: int, tile: int, g: int, d: int, wide: int, group: int, scratch:
         qs += _ROW * (wide + 2)
 
 
-@njit
+@helper
 def _piece(args: int, tile: int, g: int, scratch: int) -> None:
     d, group, window = ld_i64(args + _HEAD_DIM), ld_i64(args + _HEADS) // ld_i64(args + _KV_HEADS), ld_i64(args + _WINDOW)
     wide = (d + 15) // 16 * 16

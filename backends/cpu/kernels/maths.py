@@ -1,12 +1,15 @@
-"""exp and the activations, on 16 floats. Coefficients: the Cephes library's ``expf``."""
+"""exp and the activations, on 16 floats, and a square root. Coefficients: the Cephes library's ``expf``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from numba import float32, int32, njit
+from llvmlite import ir
+from numba import float32, int32, types
+from numba.core.extending import intrinsic
 
-from localllm.backends.cpu.kernels.ir import FLOATS, INTS
+from localllm.backends.cpu.kernels.helper import helper
+from localllm.backends.cpu.kernels.ir import FLOATS, INTS, call
 from localllm.backends.cpu.kernels.parts import where_less
 from localllm.backends.cpu.kernels.vec import bits_f, fma, shl, sp_f, sp_i, unary, vmin
 
@@ -15,7 +18,13 @@ _ROUND = float32(1.5 * 2**23)  # added to a small float, leaves it rounded to an
 _SMALLEST = float32(-87.3)
 
 
-@njit
+@intrinsic  # type: ignore[untyped-decorator]
+def root(typing: Any, x: Any) -> Any:
+    """Square root of a float64, by the instruction: the C library's needs a symbol and sets errno."""
+    return types.float64(types.float64), lambda context, b, sig, args: call(b, "llvm.sqrt.f64", ir.DoubleType(), args)
+
+
+@helper
 def vexp(x: Any) -> Any:
     """exp, relative error < 2e-7; 1 at 0; 0 below -87.3; infinity above 88.4; NaN stays NaN."""
     y = vmin(sp_f(float32(89.0)), x)
@@ -34,13 +43,13 @@ def vexp(x: Any) -> Any:
     return where_less(x, sp_f(_SMALLEST), sp_f(float32(0.0)), p * power)
 
 
-@njit
+@helper
 def silu(x: Any) -> Any:
     """x / (1 + exp(-x))."""
     return x / (sp_f(float32(1.0)) + vexp(sp_f(float32(0.0)) - x))
 
 
-@njit
+@helper
 def gelu(x: Any) -> Any:
     """x/2 * (1 + tanh(u)), u = sqrt(2/pi) * (x + 0.044715*x^3), which is x / (1 + exp(-2u))."""
     u = fma(x * x, sp_f(float32(-2 * 0.7978845608028654 * 0.044715)), sp_f(float32(-2 * 0.7978845608028654)))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from numba import float32, njit
+from numba import float32
 
 from localllm.backends.cpu.arguments import ROUTE
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.maths import vexp
 from localllm.backends.cpu.kernels.parts import ld_part
 from localllm.backends.cpu.kernels.sync import take
@@ -17,7 +18,7 @@ _X, _X_STRIDE, _EXPERTS, _USED, _IDS, _WEIGHTS, _ROWS = ROUTE.offsets
 _LOWEST, _TAKEN = float32(float("-inf")), float32(-1.0)
 
 
-@njit
+@helper
 def _softmax(x: int, n: int, out: int) -> None:
     """Probabilities of n logits, padded to whole vectors with zeros."""
     m = sp_f(_LOWEST)
@@ -33,7 +34,7 @@ def _softmax(x: int, n: int, out: int) -> None:
         st_f(out + 4 * i, ld_f(out + 4 * i) / total)
 
 
-@njit
+@helper
 def _best(p: int, n: int) -> int:
     """The largest that is not taken, the lowest number on ties; always one of them, also among NaNs."""
     best = -1
@@ -44,7 +45,7 @@ def _best(p: int, n: int) -> int:
     return best
 
 
-@njit
+@helper
 def _choose(p: int, n: int, used: int, ids: int, weights: int) -> None:
     total = float32(0.0)
     for r in range(used):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-from numba import float32, int32, njit
+from numba import float32, int32
 
 from localllm.backends.cpu.arguments import ADD, RMS_NORM
+from localllm.backends.cpu.kernels.helper import helper
+from localllm.backends.cpu.kernels.maths import root
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.vec import float_of, fma, hsum, ld_f, ld_i32, ld_i64, sp_f, st_f
 
@@ -17,7 +18,7 @@ SEGMENT = 1024
 """Floats of a row that are a piece of work where values don't depend on each other."""
 
 
-@njit
+@helper
 def rms_norm_row(x: int, weight: int, n: int, eps: float, out: int) -> None:
     """out = x / sqrt(mean(x^2) + eps) * weight for one row of n floats. All three are padded with zeros to a multiple of 64.
 
@@ -28,7 +29,7 @@ def rms_norm_row(x: int, weight: int, n: int, eps: float, out: int) -> None:
     for i in range(0, 4 * n, 256):
         v0, v1, v2, v3 = ld_f(x + i), ld_f(x + i + 64), ld_f(x + i + 128), ld_f(x + i + 192)
         a, b, c, d = fma(v0, v0, a), fma(v1, v1, b), fma(v2, v2, c), fma(v3, v3, d)
-    scale = sp_f(float32(1.0 / np.sqrt(hsum((a + b) + (c + d)) / n + eps)))
+    scale = sp_f(float32(1.0 / root(hsum((a + b) + (c + d)) / n + eps)))
     for i in range(0, (n + 63) // 64 * 256, 64):
         st_f(out + i, ld_f(x + i) * scale * ld_f(weight + i))
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import float32, njit, types
+from numba import float32, types
 from numba.core.extending import intrinsic
 
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import FLOATS, I32, I64, SHORTS16, narrow_half, offset, store
 from localllm.backends.cpu.kernels.vec import ld_f, ld_f32, sp_f, st_f, st_f32
 
@@ -52,7 +53,7 @@ def scatter_h(typing: Any, address: Any, stride: Any, v: Any) -> Any:
     return types.none(types.int64, types.int64, FLOATS), generate
 
 
-@njit
+@helper
 def ld_part(address: int, n: int) -> Any:
     """The first n of 16 floats, zeros for the rest; nothing beyond them is touched."""
     if n >= 16:
@@ -63,7 +64,7 @@ def ld_part(address: int, n: int) -> Any:
     return v
 
 
-@njit
+@helper
 def st_part(address: int, v: Any, n: int) -> None:
     """The first n of 16 floats; nothing beyond them is touched."""
     if n >= 16:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import int32, njit
+from numba import int32
 
 from localllm.backends.cpu.arguments import ROPE_STORE
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.norm import rms_norm_row
 from localllm.backends.cpu.kernels.parts import ld_part, scatter_h, st_part
 from localllm.backends.cpu.kernels.sync import take
@@ -36,7 +37,7 @@ from localllm.backends.cpu.records import PAGES, POSITIONS, ROPES, SCRATCH, SCRA
 _BLOCK = 8  # rows of a piece of work: threads that store neighbouring keys would fight over cache lines
 
 
-@njit
+@helper
 def _neox(x: int, dim: int, table: int) -> None:
     half = dim // 2
     for i in range(0, half, 16):
@@ -48,7 +49,7 @@ def _neox(x: int, dim: int, table: int) -> None:
         st_part(q, a * s + b * c, left)
 
 
-@njit
+@helper
 def _norm(x: int, dim: int, table: int) -> None:
     half = dim // 2
     for i in range(0, half, 16):
@@ -62,7 +63,7 @@ def _norm(x: int, dim: int, table: int) -> None:
         st_part(p + 64, mix_high(re, im), 2 * left - 16)
 
 
-@njit
+@helper
 def _none(x: int, dim: int, table: int) -> None:
     pass
 
@@ -71,7 +72,7 @@ def _fetcher(kind: str) -> Any:
     """(source, to, d, weight, eps, dim, table): a head to scratch, padded with zeros to a multiple of 64; normalised and rotated there."""
     rotate = {"neox": _neox, "norm": _norm, "none": _none}[kind]
 
-    @njit
+    @helper
     def fetch(source: int, to: int, d: int, weight: int, eps: float, dim: int, table: int) -> None:
         for i in range(0, (d + 63) // 64 * 64, 16):
             st_f(to + 4 * i, ld_part(source + 4 * i, d - i))
@@ -82,7 +83,7 @@ def _fetcher(kind: str) -> Any:
     return fetch
 
 
-@njit
+@helper
 def _store(k: int, v: int, d: int, block: int, pos: int) -> None:
     """k, from scratch, and v, from its register, to position ``pos`` of a page; ``block``: address of the head's part of it."""
     wide = (d + 15) // 16 * 16
@@ -96,7 +97,7 @@ def _row_of(kind: str) -> Any:
     """(args, state, row, kv head, scratch): one row of a key head and of the query heads that see it."""
     fetch = _fetcher(kind)
 
-    @njit
+    @helper
     def row(args: int, state: int, t: int, g: int, scratch: int) -> None:
         d, dim, group = ld_i64(args + _HEAD_DIM), ld_i64(args + _DIM), ld_i64(args + _HEADS) // ld_i64(args + _KV_HEADS)
         eps, scale = float_of(int32(ld_i32(args + _EPS))), sp_f(float_of(int32(ld_i32(args + _SCALE))))
