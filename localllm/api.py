@@ -191,7 +191,7 @@ class Model:
 
     @cached_property
     def _controls(self) -> prompts.Controls:
-        return prompts.Controls(lambda: control_texts(self.metadata))
+        return prompts.Controls(lambda: control_texts(self.tokenizer))
 
 
 def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:

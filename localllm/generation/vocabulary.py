@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
+from localllm.text.vocab import CONTROL, UNKNOWN
+
+if TYPE_CHECKING:
+    from localllm.text import Tokenizer
 
 Message = Mapping[str, Any]
 """A turn of a conversation: {"role": ..., "content": ...}, and what else the template reads."""
@@ -36,15 +39,10 @@ class Template(Protocol):
     def render(self, messages: Sequence[Message], /, *, add_generation_prompt: bool = False) -> str: ...
 
 
-_CONTROL, _UNKNOWN = 3, 2
-"""Types of tokens in GGUF whose texts are tokens only where special ones are asked for."""
-
-
-def control_texts(metadata: Mapping[str, Any]) -> list[str]:
-    """The texts of a file's control tokens."""
-    types, tokens = metadata.get("tokenizer.ggml.token_type", ()), metadata.get("tokenizer.ggml.tokens", ())
-    special = np.flatnonzero(np.isin(np.asarray(types, np.int64), (_CONTROL, _UNKNOWN)))
-    return [tokens[int(n)] for n in special if n < len(tokens)]
+def control_texts(tokenizer: Tokenizer) -> list[str]:
+    """The texts that are tokens only where special ones are asked for."""
+    vocab = tokenizer.vocab
+    return [vocab.tokens[n].decode("utf-8", "replace") for n in vocab.with_attr(CONTROL | UNKNOWN)]
 
 
 def leading(vocabulary: Vocabulary) -> list[int]:

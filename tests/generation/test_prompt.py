@@ -8,7 +8,9 @@ from localllm.errors import OptionError, TemplateError
 from localllm.generation import prompt as prompts
 from localllm.generation.options import make
 from localllm.generation.vocabulary import control_texts, leading
-from tests.generation.fakes import BOS, BOT, END, SPECIAL, USER, FakeTemplate, FakeTokenizer
+from localllm.text import Tokenizer
+from tests import tiny_vocabulary
+from tests.generation.fakes import BOS, BOT, SPECIAL, USER, FakeTemplate, FakeTokenizer
 
 CONTROLS = prompts.Controls(lambda: SPECIAL)
 
@@ -120,8 +122,6 @@ def test_leading_is_what_a_tokenizer_puts_first() -> None:
     assert leading(FakeTokenizer(bos=True)) == [BOS]
 
 
-def test_control_texts_come_from_the_types_of_the_file() -> None:
-    metadata = {"tokenizer.ggml.tokens": ["<unk>", "a", "<s>", "<think>", "<0x00>"], "tokenizer.ggml.token_type": [2, 1, 3, 4, 6]}
-    assert control_texts(metadata) == ["<unk>", "<s>"]
-    assert control_texts({}) == []
-    assert END in SPECIAL.values()
+def test_control_texts_come_from_the_vocabulary() -> None:
+    tokenizer = Tokenizer.from_metadata(tiny_vocabulary.keys("spm"))
+    assert control_texts(tokenizer) == ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]

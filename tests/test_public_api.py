@@ -1,0 +1,114 @@
+"""What programs rely on: names, signatures, and that the package costs nothing to import."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from dataclasses import fields
+from typing import get_type_hints
+
+import pytest
+
+import localllm
+from localllm import api
+from localllm.generation.options import GenerationOptions
+from localllm.generation.results import Event, Result, Timings, Usage
+
+HEAVY = ("numpy", "numba", "llvmlite", "gguf", "tokenizers", "sentencepiece", "jinja2", "click", "rich", "prompt_toolkit", "asyncio")
+
+
+def parameters(function: object) -> str:
+    """The signature without annotations."""
+    signature = inspect.signature(function)  # type: ignore[arg-type]
+    bare = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+
+
+def test_the_names() -> None:
+    assert localllm.__all__ == ["Event", "LocalLLMError", "Model", "Result", "Tokenizer", "generate", "load", "open_gguf", "quant"]
+    assert sorted(dir(localllm)) == sorted([*localllm.__all__, "__version__"])
+    for name in localllm.__all__:
+        assert getattr(localllm, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        localllm.nothing  # noqa: B018
+
+
+def test_the_signatures() -> None:
+    load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, **misspelled)"
+    assert parameters(localllm.load) == load
+    assert parameters(localllm.generate) == "(name_or_path, prompt, **options)"
+    model = localllm.Model
+    assert parameters(model.generate) == "(self, prompt, *, progress=None, **options)"
+    assert parameters(model.stream) == "(self, prompt, *, progress=None, **options)"
+    assert parameters(model.logits) == "(self, tokens, *, last=1)"
+    assert parameters(model.line) == parameters(model.close) == "(self)"
+    assert parameters(localllm.open_gguf) == "(path)"
+    assert parameters(localllm.quant.dequantize) == "(blocks, type)"
+    assert parameters(localllm.Tokenizer.from_gguf) == "(file)"
+    assert parameters(localllm.Tokenizer.encode) == "(self, text, add_special=True, parse_special=False)"
+    assert parameters(localllm.Tokenizer.decode) == "(self, ids, special=False)"
+
+
+def test_the_options_and_their_defaults() -> None:
+    assert {field.name: field.default for field in fields(api.LoadOptions)} == {
+        "backend": "auto",
+        "threads": None,
+        "ctx": None,
+        "batch": 512,
+        "progress": None,
+        "force": False,
+    }
+    assert {field.name: field.default for field in fields(GenerationOptions)} == {
+        "max_tokens": None,
+        "temperature": 0.8,
+        "top_k": 40,
+        "top_p": 0.95,
+        "min_p": 0.05,
+        "repeat_penalty": 1.0,
+        "repeat_last_n": 64,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "seed": None,
+        "stop": (),
+        "ignore_eos": False,
+        "raw": False,
+        "parse_special": False,
+    }
+
+
+def test_the_keywords_for_type_checkers_are_the_fields() -> None:
+    assert get_type_hints(api.LoadKeywords) == get_type_hints(api.LoadOptions)
+    assert sorted(get_type_hints(api.Keywords)) == sorted((*api.LOAD_NAMES, *(field.name for field in fields(GenerationOptions))))
+    given = inspect.signature(api.load).parameters
+    assert tuple(given)[1:-1] == api.LOAD_NAMES
+    assert [given[field.name].default for field in fields(api.LoadOptions)] == [field.default for field in fields(api.LoadOptions)]
+
+
+def test_the_fields_of_what_comes_back() -> None:
+    assert [field.name for field in fields(Event)] == ["text", "token", "result"]
+    assert [field.name for field in fields(Result)] == ["text", "tokens", "finish_reason", "usage", "timings", "seed", "stop"]
+    assert [field.name for field in fields(Usage)] == ["prompt_tokens", "completion_tokens"]
+    assert [field.name for field in fields(Timings)] == ["prompt_seconds", "completion_seconds", "prompt_tokens", "completion_tokens"]
+
+
+def test_every_error_is_a_localllm_error() -> None:
+    from localllm import errors
+
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    assert len(kinds) >= 13
+    assert all(issubclass(kind, localllm.LocalLLMError) for kind in kinds)
+
+
+@pytest.mark.parametrize("statement", ["import localllm", "import localllm; localllm.__version__, dir(localllm), localllm.LocalLLMError"])
+def test_importing_costs_nothing(statement: str) -> None:
+    code = f"import sys; {statement}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []
+
+
+def test_the_surface_does_not_import_what_a_model_may_not_need() -> None:
+    late = ("numba", "gguf", "tokenizers", "sentencepiece", "jinja2", "rich", "prompt_toolkit")
+    code = f"import sys; from localllm import load, generate, Model, Result; print(*sorted(set({late!r}) & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []
