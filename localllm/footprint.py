@@ -10,8 +10,8 @@ from localllm.backends.base import Options
 from localllm.gguf import GGUFFile
 from localllm.model.program import Attend
 
-_CACHE_BYTES = 4
-"""Bytes of a cached value: float32."""
+_CACHE_BYTES = {"cpu": 2, "reference": 4}
+"""Bytes of a cached key or value: float16, float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +34,5 @@ def footprint(file: GGUFFile, backend: str = "auto") -> Footprint:
     program = build(file)
     chosen = backends.get(backend)
     widths = {op.layer: 2 * op.kv_heads * op.head_dim for op in program.ops if isinstance(op, Attend)}
-    return Footprint(chosen.name, chosen.memory(program, file, Options()), _CACHE_BYTES * sum(widths.values()), program.context)
+    per_token = _CACHE_BYTES[chosen.name] * sum(widths.values())
+    return Footprint(chosen.name, chosen.memory(program, file, Options()), per_token, program.context)
