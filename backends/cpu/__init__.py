@@ -10,7 +10,7 @@ from localllm.backends.cpu.layout import padded
 from localllm.backends.cpu.session import CpuSession
 from localllm.backends.cpu.weights import TYPES, Weights, total_bytes, upload
 from localllm.errors import LocalLLMError
-from localllm.model.program import MoE, Program
+from localllm.model.program import Program
 
 
 class CpuBackend:
@@ -29,10 +29,8 @@ class CpuBackend:
         return None
 
     def missing(self, program: Program, source: TensorSource) -> Sequence[str]:
-        """Operations and tensor types that have no kernel."""
-        types = {source.tensors[name].type for name in program.shapes}
-        ops = {type(op).__name__ for op in program.ops if isinstance(op, MoE)}
-        return [*sorted(ops), *sorted(types - set(TYPES))]
+        """Tensor types that have no kernel; every operation has one."""
+        return sorted({source.tensors[name].type for name in program.shapes} - set(TYPES))
 
     def memory(self, program: Program, source: TensorSource, options: Options) -> int:
         """Bytes of the packed weights and the registers."""

@@ -52,3 +52,18 @@ REPACK = Record(
     "scales",  # X8: float32 scales, one for 16 values, else 0
     "mins",  # X8M: float32 minima alike, else 0
 )
+EXPERTS = Record(
+    "w",  # the experts' packed matrices, one behind another
+    "expert_bytes",  # bytes of one
+    "records",  # records in a row; for floats columns
+    "x",  # activations in column tiles of one; for floats rows of float32
+    "x_bytes",  # bytes from one to the next
+    "ids",  # int64 [T][used]: which experts a row takes
+    "weights",  # float32 [T][used]: how much of each
+    "used",
+    "zeros",  # address of 64 zeros
+    "out",  # expert_rows: row i*used + s is slot s of row i; expert_sum: row i
+    "out_stride",
+    "groups",  # groups of 64 rows of one expert
+    "rows",  # address of T
+)

@@ -20,10 +20,14 @@ class Buffers:
     """Registers of float32 rows, their widths padded with zeros to 64; column tiles of quantised activations; scratch of every thread."""
 
     def __init__(self, program: Program, weights: Weights, batch: int, threads: int) -> None:
-        self._strides = {name: 4 * padded(width) for name, width in program.widths.items()}
-        self._rows = {name: padded(n, MANY) for name, n in capacities(program, batch).items()}
-        quantised = _quantised_widths(program, weights)
-        columns = {k: padded(batch, MANY) // MANY * activation_bytes(k, MANY) for k in quantised}
+        moe = _expert_registers(program, batch)
+        self._strides = {name: 4 * padded(width) for name, width in {**program.widths, **{k: w for k, (w, _) in moe.items()}}.items()}
+        self._rows = {name: padded(n, MANY) for name, n in {**capacities(program, batch), **{k: n for k, (_, n) in moe.items()}}.items()}
+        used = max((op.used for op in program.ops if isinstance(op, MoE)), default=1)
+        self._choices = [words(batch * used) for _ in range(2)]
+        self.choices = tuple(choice.ctypes.data for choice in self._choices)
+        """Addresses of the experts' numbers and weights."""
+        columns = {k: padded(batch * n, MANY) // MANY * activation_bytes(k, MANY) for k, n in _quantised_widths(program, weights).items()}
         self.scratch_bytes = padded(_scratch(program, weights), 4096)
         sizes = [self._strides[name] * rows for name, rows in self._rows.items()] + list(columns.values())
         total = sum(padded(size, 4096) for size in sizes) + threads * self.scratch_bytes
@@ -31,10 +35,24 @@ class Buffers:
         self._registers = {name: self.arena.take(self._strides[name] * rows) for name, rows in self._rows.items()}
         self._columns = {k: self.arena.take(size).ctypes.data for k, size in columns.items()}
         self.zeros = words(max(self._strides.values()) // 8)
+        self._counts: dict[tuple[int, int], NDArray[np.int64]] = {}
         self.state = words(STATE_WORDS)
         self.state[THREADS] = threads
         self.state[SCRATCH] = self.arena.take(threads * self.scratch_bytes).ctypes.data
         self.state[SCRATCH_BYTES] = self.scratch_bytes
+
+    def count(self, word: int, factor: int) -> int:
+        """Address of a word that holds a count of the state, times ``factor``."""
+        if factor == 1:
+            return self.state[word : word + 1].ctypes.data
+        return self._counts.setdefault((word, factor), words(8)).ctypes.data
+
+    def set_count(self, word: int, n: int) -> None:
+        """A count of the state, and all its multiples."""
+        self.state[word] = n
+        for (of, factor), cell in self._counts.items():
+            if of == word:
+                cell[0] = n * factor
 
     def address(self, register: str) -> int:
         """Of row 0 of a register."""
@@ -64,18 +82,37 @@ def capacities(program: Program, batch: int) -> dict[str, int]:
     return {name: min(batch, WANTED_ROWS) if name in wanted else batch for name in program.widths}
 
 
-def _matrices(program: Program, weights: Weights) -> list[Matrix]:
-    return [weights.matrices[op.weight] for op in program.ops if isinstance(op, Linear)]
+def _expert_registers(program: Program, batch: int) -> dict[str, tuple[int, int]]:
+    """Registers between the parts of a mixture of experts: width and rows, a row for each slot of a row of the batch."""
+    ops = [op for op in program.ops if isinstance(op, MoE)]
+    if not ops:
+        return {}
+    width, used = max(op.width for op in ops), max(op.used for op in ops)
+    return {"moe.router": (max(op.experts for op in ops), batch), "moe.gate": (width, batch * used), "moe.up": (width, batch * used)}
 
 
-def _quantised_widths(program: Program, weights: Weights) -> set[int]:
-    return {m.columns for m in _matrices(program, weights) if m.layout in LAYOUTS}
+def _matrices(program: Program, weights: Weights) -> list[tuple[Matrix, int]]:
+    """Every matrix that is multiplied with, and how many rows to one of the batch."""
+    out = [(weights.matrices[op.weight], 1) for op in program.ops if isinstance(op, Linear)]
+    for op in program.ops:
+        if isinstance(op, MoE):
+            out += [(weights.matrices[name], op.used if name == op.down else 1) for name in (op.router, op.gate, op.up, op.down)]
+    return out
+
+
+def _quantised_widths(program: Program, weights: Weights) -> dict[int, int]:
+    """Widths that activations are quantised in, and the most rows to one of the batch."""
+    widths: dict[int, int] = {}
+    for m, rows in _matrices(program, weights):
+        if m.layout in LAYOUTS:
+            widths[m.columns] = max(rows, widths.get(m.columns, 1))
+    return widths
 
 
 def _scratch(program: Program, weights: Weights) -> int:
     """Bytes that a thread needs at most: 64 unpacked rows, or attention's tiles."""
     need = [4096]
-    for m in _matrices(program, weights):
+    for m, _ in _matrices(program, weights):
         if m.layout in LAYOUTS:
             need.append(4 * (m.columns // 32) * LAYOUTS[m.layout].unpacked_bytes)
     for op in program.ops:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from localllm.backends.cpu import arguments as A
-from localllm.backends.cpu import arguments_matmul as M
+from localllm.backends.cpu import arguments as ops
+from localllm.backends.cpu import arguments_matmul as matrices
 from localllm.backends.cpu.arena import words
 from localllm.backends.cpu.buffers import Buffers
 from localllm.backends.cpu.kernel_cache import KernelId
@@ -22,7 +22,7 @@ from localllm.backends.cpu.pages import layer_offsets
 from localllm.backends.cpu.records import LINE, ROWS, TAPE_WORDS, WANTED, float_bits
 from localllm.backends.cpu.threads import Pace
 from localllm.backends.cpu.weights import Matrix, Weights
-from localllm.model.program import GLU, Add, Attend, Embed, Last, Linear, Op, Program, RMSNorm, Rope
+from localllm.model.program import GLU, Add, Attend, Embed, Last, Linear, MoE, Op, Program, RMSNorm, Rope
 
 COLUMNS = (1, 2, 4, MANY)
 """Column tiles that kernels exist for."""
@@ -60,7 +60,8 @@ def parts(program: Program) -> tuple[Sequence[Op], Sequence[Op]]:
 
 
 def assemble(rows: Sequence[Row], addresses: dict[KernelId, int]) -> Tape:
-    """The table of a tape. Threads meet before a row that touches what an earlier one since the last meeting wrote, or writes what it read."""
+    """The table of a tape. Threads meet before a row that touches what an earlier one since the last meeting wrote or that writes what
+    one has read."""
     barriers = _barriers(rows)
     size = max(len(row.words) for row in rows)
     records = words(size * len(rows)).reshape(len(rows), size)
@@ -115,7 +116,8 @@ class Lowering:
 class _Emitter:
     def __init__(self, lowering: Lowering, n: int, count: int) -> None:
         self.of, self.n, self.buffers = lowering, n, lowering._buffers
-        self.count = self.buffers.state[count : count + 1].ctypes.data
+        self.count_word = count
+        self.count = self.buffers.count(count, 1)
         self.out: list[Row] = []
         self.quantised: dict[int, str] = {}
 
@@ -125,6 +127,9 @@ class _Emitter:
             return self.linear(op, following)
         if isinstance(op, RMSNorm) and isinstance(following, Linear) and following.x == op.out and self._blocks(following):
             self.quantise(op.out, self.of.matrix(following.weight).columns, op)
+            return 1
+        if isinstance(op, MoE):
+            self.experts(op)
             return 1
         for row in self._simple(op):
             self.add(row)
@@ -141,15 +146,18 @@ class _Emitter:
     def _at(self, name: str, register: str) -> dict[str, int]:
         return {name: self.buffers.address(register), f"{name}_stride": self.buffers.stride(register)}
 
-    def quantise(self, x: str, columns: int, norm: RMSNorm | None = None) -> None:
-        """Column tiles of a register, normalised first where asked."""
-        source = norm.x if norm else x
+    def quantise(self, x: str, columns: int, norm: RMSNorm | None = None, single: int = 0) -> None:
+        """Column tiles of a register, normalised first where asked; ``single``: tiles of one, for so many rows to one of the batch."""
+        source, n = norm.x if norm else x, 1 if single else self.n
+        count = self.buffers.count(self.count_word, single or 1)
         fields = {**self._at("x", source), **self._at("normed", x)}
         fields |= {"norm": self.of.vector(norm.weight) if norm else 0, "eps": float_bits(norm.eps) if norm else 0, "n": columns}
-        fields |= {"blocks": columns // 32, "out": self.buffers.columns(columns), "out_bytes": activation_bytes(columns, self.n)}
+        fields |= {"blocks": columns // 32, "out": self.buffers.columns(columns), "out_bytes": activation_bytes(columns, n)}
         writes = [f"columns {columns}"] + ([x] if norm else [])
-        self.add(Row(("quantise", "rows", self.n), M.QUANTISE.fill(**fields, rows=self.count), [source], writes))
-        self.quantised[columns] = x
+        self.add(Row(("quantise", "rows", n), matrices.QUANTISE.fill(**fields, rows=count), [source], writes))
+        self.quantised.pop(columns, None)
+        if not single:
+            self.quantised[columns] = x
 
     def linear(self, op: Linear, following: Op | None) -> int:
         """A matrix, together with the addition of a residual that follows it."""
@@ -168,8 +176,36 @@ class _Emitter:
             fields |= {"x": self.buffers.columns(matrix.columns), "x_bytes": activation_bytes(matrix.columns, self.n)}
             kernel = ("matmul", "many", matrix.layout) if self.n == MANY else ("matmul", "few", matrix.layout, self.n)
             source = f"columns {matrix.columns}"
-        self.add(Row(kernel, M.MATMUL.fill(**fields, rows=self.count), [source, *reads], [out]))
+        self.add(Row(kernel, matrices.MATMUL.fill(**fields, rows=self.count), [source, *reads], [out]))
         return 2 if fused else 1
+
+    def experts(self, op: MoE) -> None:
+        """Router, choice, gate and up of the chosen experts, their product, and the weighted sum of down."""
+        router, gate, up = "moe.router", "moe.gate", "moe.up"
+        self.linear(Linear(op.x, router, op.router), None)
+        ids, weights = self.buffers.choices
+        choice = {**self._at("x", router), "experts": op.experts, "used": op.used, "ids": ids, "weights": weights}
+        self.add(Row(("moe", "route"), ops.ROUTE.fill(**choice, rows=self.count), [router], ["moe.choice"]))
+        for name, out in ((op.gate, gate), (op.up, up)):
+            self._expert("rows", op, name, op.x, out, 1)
+        count = self.buffers.count(self.count_word, op.used)
+        fields = {**self._at("gate", gate), **self._at("up", up), **self._at("out", gate), "n": op.width, "rows": count}
+        self.add(Row(("glu", "glu", op.act), ops.GLU.fill(**fields), [up], [gate]))
+        self._expert("total", op, op.down, gate, op.out, op.used)
+
+    def _expert(self, factory: str, op: MoE, weight: str, x: str, out: str, rows: int) -> None:
+        m = self.of.matrix(weight)
+        ids, weights = self.buffers.choices
+        fields = {"w": m.address, "expert_bytes": m.bytes // op.experts, "records": m.records, "groups": m.groups, "used": op.used}
+        fields |= {"ids": ids, "weights": weights, "zeros": self.buffers.zeros.ctypes.data, "rows": self.count, **self._at("out", out)}
+        if m.layout in FLOATS:
+            fields |= {"x": self.buffers.address(x), "x_bytes": self.buffers.stride(x)}
+            source = x
+        else:
+            self.quantise(x, m.columns, single=rows)
+            fields |= {"x": self.buffers.columns(m.columns), "x_bytes": activation_bytes(m.columns, 1)}
+            source = f"columns {m.columns}"
+        self.add(Row(("experts", factory, m.layout), matrices.EXPERTS.fill(**fields), [source, "moe.choice"], [out]))
 
     def _init(self, op: Linear) -> dict[str, int]:
         return {"init": self.of.vector(op.bias) or self.buffers.zeros.ctypes.data, "init_stride": 0}
@@ -179,19 +215,19 @@ class _Emitter:
         if isinstance(op, Embed):
             m = self.of.matrix(op.weight)
             fields = {"w": m.address, "records": m.records, "scale": float_bits(op.scale), **at("out", op.out)}
-            yield Row(("embed", "rows", m.layout), M.EMBED.fill(**fields), [], [op.out])
+            yield Row(("embed", "rows", m.layout), matrices.EMBED.fill(**fields), [], [op.out])
         elif isinstance(op, RMSNorm):
             fields = {**at("x", op.x), **at("out", op.out), "weight": self.of.vector(op.weight), "eps": float_bits(op.eps)}
-            yield Row(("norm", "rms_norm"), A.RMS_NORM.fill(**fields, n=widths[op.x], rows=self.count), [op.x], [op.out])
+            yield Row(("norm", "rms_norm"), ops.RMS_NORM.fill(**fields, n=widths[op.x], rows=self.count), [op.x], [op.out])
         elif isinstance(op, GLU):
             fields = {**at("gate", op.gate), **at("up", op.up), **at("out", op.out), "n": widths[op.out]}
-            yield Row(("glu", "glu", op.act), A.GLU.fill(**fields, rows=self.count), [op.gate, op.up], [op.out])
+            yield Row(("glu", "glu", op.act), ops.GLU.fill(**fields, rows=self.count), [op.gate, op.up], [op.out])
         elif isinstance(op, Add):
             fields = {**at("a", op.a), **at("b", op.b), **at("out", op.out), "n": widths[op.out]}
-            yield Row(("norm", "add"), A.ADD.fill(**fields, rows=self.count), [op.a, op.b], [op.out])
+            yield Row(("norm", "add"), ops.ADD.fill(**fields, rows=self.count), [op.a, op.b], [op.out])
         elif isinstance(op, Last):
             fields = {**at("x", op.x), **at("out", op.out), "bytes": self.buffers.stride(op.x)}
-            yield Row(("embed", "gather"), M.GATHER.fill(**fields), [op.x], [op.out])
+            yield Row(("embed", "gather"), matrices.GATHER.fill(**fields), [op.x], [op.out])
         elif isinstance(op, Attend):
             yield from self._attend(op)
         else:
@@ -203,9 +239,9 @@ class _Emitter:
         rope = {"dim": op.rope.dim if op.rope else 0, "rope": self.of._ropes.index(op.rope) if op.rope else 0}
         norms = {"q_norm": self.of.vector(op.q_norm), "k_norm": self.of.vector(op.k_norm)}
         numbers = {"eps": float_bits(op.eps), "scale": float_bits(op.scale)}
-        store = A.ROPE_STORE.fill(**at("q", op.q), **at("k", op.k), **at("v", op.v), **shape, **rope, **norms, **numbers, rows=self.count)
+        store = ops.ROPE_STORE.fill(**at("q", op.q), **at("k", op.k), **at("v", op.v), **shape, **rope, **norms, **numbers, rows=self.count)
         yield Row(("rope", "rope_store", op.rope.kind if op.rope else "none"), store, [op.k, op.v], [op.q, cache])
-        words_ = A.ATTEND.fill(**at("q", op.q), **at("out", op.out), **shape, window=op.window, rows=self.count)
+        words_ = ops.ATTEND.fill(**at("q", op.q), **at("out", op.out), **shape, window=op.window, rows=self.count)
         if self.n == MANY:
             yield Row(("attention_many", "attend_many"), words_, [op.q, cache], [op.out])
         else:

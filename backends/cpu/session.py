@@ -123,7 +123,8 @@ class CpuSession:
 
     def _point(self, rows: int, tiles: int) -> None:
         t, state = self._tables, self._buffers.state
-        state[ROWS], state[NQ], state[KEY_TILES] = rows, tiles, t.key_tiles
+        self._buffers.set_count(ROWS, rows)
+        state[NQ], state[KEY_TILES] = tiles, t.key_tiles
         for word, table in (
             (TOKENS, t.tokens),
             (POSITIONS, t.positions),
@@ -160,7 +161,7 @@ class CpuSession:
         for first in range(0, len(wanted), step):
             some = wanted[first : first + step]
             self._tables.want[: len(some)] = some
-            self._buffers.state[WANTED] = len(some)
+            self._buffers.set_count(WANTED, len(some))
             self._buffers.state[WANT] = self._tables.want.ctypes.data
             self._run(1, len(some))
             logits[first : first + len(some)] = self._buffers.rows(self._program.result, len(some), self._program.vocab)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import float32, int32, njit
+from numba import float32, int32
 
 from localllm.backends.cpu.arguments_matmul import EMBED, GATHER
 from localllm.backends.cpu.kernels.floats import loader_of
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.matmul import unpacker_of
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import stack
@@ -27,7 +28,7 @@ def _block_row(name: str) -> Any:
     code_offset, halves, mins = layout.offset, layout.halves, layout.mins
     unpack = unpacker_of(layout)
 
-    @njit
+    @helper
     def row(w: int, records: int, token: int, scale: float, out: int) -> None:
         u = stack(768)
         lane = token % 16
@@ -55,7 +56,7 @@ def _block_row(name: str) -> Any:
 def _float_row(name: str) -> Any:
     size, fetch = FLOATS[name], loader_of(name)
 
-    @njit
+    @helper
     def row(w: int, columns: int, token: int, scale: float, out: int) -> None:
         u = stack(64)
         w += (token // 64 * columns * 64 + token % 64 // 16 * 16) * size

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core.extending import intrinsic
 
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import I64
 from localllm.backends.cpu.kernels.sync import atomic_add, atomic_load, atomic_store, barrier, pause, sleep_on, wake_all
 from localllm.backends.cpu.kernels.vec import ld_i64, st_i64
@@ -43,7 +44,7 @@ def _call(typing: Any, function: Any, args: Any, state: Any, counter: Any, threa
     return types.none(*[types.int64] * 5), generate
 
 
-@njit(nogil=True)
+@helper
 def _walk(sync: int, job: int, first: int, last: int, thread: int) -> None:
     row = ld_i64(sync + 8 * JOB_TAPE) + _ROW * first
     state = ld_i64(sync + 8 * JOB_STATE)
@@ -104,7 +105,7 @@ def stop() -> Callable[..., None]:
     return run
 
 
-@njit(nogil=True)
+@helper
 def _next_job(sync: int, seen: int) -> int:
     for _ in range(_IDLE_SPIN):
         job = atomic_load(sync + 8 * JOB)

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
-
 from localllm.backends.cpu.arguments_matmul import MATMUL
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import FLOATS as VECTOR
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import tile_fma, tile_plus, zeros
@@ -27,7 +26,7 @@ def _tile(name: str, n: int) -> Any:
     """(w, columns, x, x_stride, init, init_stride, out, out_stride): 16 rows x n columns."""
     step, fetch, zero = 64 * FLOATS[name], loader_of(name), zeros(VECTOR, n)
 
-    @njit
+    @helper
     def tile(w: int, columns: int, x: int, x_stride: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
         acc = zero()
         for _ in range(columns):
@@ -39,11 +38,11 @@ def _tile(name: str, n: int) -> Any:
     return tile
 
 
-def _single(name: str) -> Any:
+def single_column(name: str) -> Any:
     """The same for one column and 64 rows, all four tiles at once."""
     size, fetch, zero = FLOATS[name], loader_of(name), zeros(VECTOR, 1)
 
-    @njit
+    @helper
     def single(w: int, columns: int, x: int, x_stride: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
         a0 = zero()
         a1 = zero()
@@ -67,7 +66,7 @@ def _single(name: str) -> Any:
 def matmul(name: str, n: int) -> Callable[..., None]:
     """Kernel: n rows at a time; a piece of work is 64 outputs."""
     size = FLOATS[name]
-    body, tiles = (_single(name), 1) if n == 1 else (_tile(name, n), 4)
+    body, tiles = (single_column(name), 1) if n == 1 else (_tile(name, n), 4)
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
         columns, x_stride = ld_i64(args + _COLUMNS), ld_i64(args + _X_STRIDE)

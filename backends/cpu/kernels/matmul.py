@@ -14,6 +14,7 @@ from numba import njit
 
 from localllm.backends.cpu.arguments_matmul import MATMUL
 from localllm.backends.cpu.kernels.codes import dotter, unpacker
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import FLOATS, INTS
 from localllm.backends.cpu.kernels.scales import scales_of
 from localllm.backends.cpu.kernels.sync import take
@@ -84,12 +85,12 @@ def _stepper(layout: Layout, n: int) -> Any:
     return step
 
 
-def _group(layout: Layout, n: int) -> Any:
+def group_of(layout: Layout, n: int) -> Any:
     """(w, records, x, init, init_stride, out, out_stride): 64 rows x n columns, n at most 4."""
     step, zero, block = _stepper(layout, n), zeros(FLOATS, n), X_BLOCK * n
     tile, values, sub, head, subs = layout.tile_bytes, 4 * layout.tile_bytes, layout.sub_bytes, layout.head, layout.qk // 32
 
-    @njit
+    @helper
     def group(w: int, records: int, x: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
         a0 = zero()
         a1 = zero()
@@ -116,7 +117,7 @@ def _group(layout: Layout, n: int) -> Any:
 def few(name: str, n: int) -> Callable[..., None]:
     """Kernel: column tiles of n; a piece of work is 64 rows."""
     layout = LAYOUTS[name]
-    group, record = _group(layout, n), layout.record_bytes
+    group, record = group_of(layout, n), layout.record_bytes
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
         records, x_bytes = ld_i64(args + _RECORDS), ld_i64(args + _X_BYTES)
@@ -166,7 +167,7 @@ def _unpack(layout: Layout) -> Any:
     """(w, records, g, u): tile g of 64 packed rows to bytes and float scales."""
     one, head, sub, subs, size = unpacker_of(layout), layout.head, layout.sub_bytes, layout.qk // 32, layout.unpacked_bytes
 
-    @njit
+    @helper
     def unpack(w: int, records: int, g: int, u: int) -> None:
         for _ in range(records):
             top = w
@@ -187,7 +188,7 @@ def _micro(layout: Layout, n: int) -> Any:
     second, minimum = (576 if halves else 512), (at if mins else 512)
     last = at + 64 if mins and halves else 512
 
-    @njit
+    @helper
     def micro(u: int, blocks: int, x: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
         acc = zero()
         for _ in range(blocks):

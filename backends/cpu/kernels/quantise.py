@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from numba import float32, int32, njit
+from numba import float32, int32
 
 from localllm.backends.cpu.arguments_matmul import QUANTISE
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.norm import rms_norm_row
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.vec import (
@@ -39,7 +40,7 @@ _X, _X_STRIDE, _BLOCKS, _NORM, _N, _EPS, _NORMED, _NORMED_STRIDE, _OUT, _OUT_BYT
 _EXPONENTS = 24
 
 
-@njit
+@helper
 def _largest(x: int, blocks: int) -> float:
     """Largest |x| of a row; NaN where anything in it is not finite."""
     top = sp_f(float32(0.0))
@@ -53,7 +54,7 @@ def _largest(x: int, blocks: int) -> float:
 
 
 def _blanker(n: int):  # type: ignore[no-untyped-def]
-    @njit
+    @helper
     def blank(out: int, blocks: int, base: float) -> None:
         for i in range(blocks * X_BLOCK // 4):
             st_i32(out + 4 * n * i, int32(0))
@@ -66,7 +67,7 @@ def _row(n: int):  # type: ignore[no-untyped-def]
     """(x, blocks, out): a row to column j of the tile; out is the tile's address + 4*j."""
     blank = _blanker(n)
 
-    @njit
+    @helper
     def row(x: int, blocks: int, out: int) -> None:
         largest = _largest(x, blocks)
         if not (largest >= float32(1e-30)):  # zero, or NaN: the base carries it on

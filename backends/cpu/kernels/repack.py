@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import int32, njit
+from numba import int32
 
 from localllm.backends.cpu.arguments_matmul import REPACK
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import HALVES
 from localllm.backends.cpu.kernels.tile import tile_store
 from localllm.backends.cpu.kernels.transpose import bytes16, halves16, words4, words16
@@ -45,7 +46,7 @@ def pack(name: str) -> Callable[..., None]:
 def _quants(codes: str, tile_bytes: int) -> Any:
     """(q, high, stride, rows, o): values of the block formats; q: address of the nibbles or bytes in row 0, high: of the fifth bits."""
 
-    @njit
+    @helper
     def quants(q: int, high: int, stride: int, rows: int, o: int) -> None:
         if codes == "byte":
             flip = sp_i(int32(-0x7F7F7F80))
@@ -74,7 +75,7 @@ def _blocks(name: str) -> Any:
     high = 2 + 2 * mins
     q = high + (4 if layout.codes == "five" else 0)
 
-    @njit
+    @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         quants(s + q, s + high, stride, rows, o + tile_bytes * g)
         _st_half(o + 4 * tile_bytes + 32 * g, halves16(s, stride, rows))
@@ -84,7 +85,7 @@ def _blocks(name: str) -> Any:
     return tile
 
 
-@njit
+@helper
 def _nibble_sub(low: Any, high: Any, shifted: bool, o: int) -> None:
     """Nibbles of 32 values from the file's words of their first and last 16: the lower ones, or the upper."""
     m = sp_i(int32(0x0F0F0F0F))
@@ -97,7 +98,7 @@ def _nibble_sub(low: Any, high: Any, shifted: bool, o: int) -> None:
         st_i(o + 64 * t, (a & m) | shl(b & m, 4))
 
 
-@njit
+@helper
 def _byte_scales(words: Any, o: int, step: int) -> None:
     """Byte k of 16 words: 16 bytes at o + k*step."""
     st_b16(o, to_b16(words))
@@ -111,7 +112,7 @@ def _super_scales(name: str) -> Any:
     layout = LAYOUTS[name]
     sub, at = layout.sub_bytes, layout.head + 4 * layout.tile_bytes
 
-    @njit
+    @helper
     def scales(s: int, stride: int, rows: int, o: int, g: int) -> None:
         _st_half(o + 32 * g, halves16(s, stride, rows))
         _st_half(o + 128 + 32 * g, halves16(s + 2, stride, rows))
@@ -134,7 +135,7 @@ def _q4_k(name: str) -> Any:
     layout = LAYOUTS[name]
     scales, head, sub, tile_bytes = _super_scales(name), layout.head, layout.sub_bytes, layout.tile_bytes
 
-    @njit
+    @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         scales(s, stride, rows, o, g)
         o += head + tile_bytes * g
@@ -148,7 +149,7 @@ def _q4_k(name: str) -> Any:
     return tile
 
 
-@njit
+@helper
 def _plane(low: Any, high: Any, j: int) -> Any:
     """Bit j of 32 bytes, given as 8 words: bit t of the result's bytes is word t's."""
     one = sp_i(int32(0x01010101))
@@ -163,7 +164,7 @@ def _q5_k(name: str) -> Any:
     layout = LAYOUTS[name]
     scales, head, sub, tile_bytes = _super_scales(name), layout.head, layout.sub_bytes, layout.tile_bytes
 
-    @njit
+    @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         scales(s, stride, rows, o, g)
         o += head + tile_bytes * g
@@ -181,7 +182,7 @@ def _q5_k(name: str) -> Any:
     return tile
 
 
-@njit
+@helper
 def _pairs(words: Any, k: int) -> Any:
     """Bits 2k, 2k+1 of 16 bytes, given as 4 words: bits 2t, 2t+1 of the result's bytes are word t's."""
     two = sp_i(int32(0x03030303))
@@ -195,7 +196,7 @@ def _q6_k(name: str) -> Any:
     layout = LAYOUTS[name]
     head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
 
-    @njit
+    @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         _st_half(o + 32 * g, halves16(s + 208, stride, rows))
         q = o + head + at + 16 * g
@@ -220,7 +221,7 @@ def _iq4_xs(name: str) -> Any:
     layout = LAYOUTS[name]
     head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
 
-    @njit
+    @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         _st_half(o + 32 * g, halves16(s, stride, rows))
         top = shr(words16(s, stride, rows), 16)

@@ -7,10 +7,11 @@ import sys
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.extending import intrinsic
 
+from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import I32, I64, call, pointer
 from localllm.backends.cpu.records import ARRIVED, PHASE, SLEEPERS
 
@@ -103,13 +104,13 @@ def wake_all(typing: Any, address: Any) -> Any:
     return _simple(types.none, (types.int64,), emit)
 
 
-@njit(nogil=True)
+@helper
 def take(counter: int) -> int:
     """The next piece of a row's work."""
     return atomic_add(counter, 1)
 
 
-@njit(nogil=True)
+@helper
 def barrier(sync: int, threads: int) -> None:
     """All threads of the job meet."""
     if threads == 1:
