@@ -23,24 +23,29 @@ from localllm.backends.cpu.kernels.vec import bc_f, fma, hmax, hsum, keep_if, ld
 from localllm.backends.cpu.records import KEY_TILES, PAGES, PARTIALS, POSITIONS, SCRATCH, SCRATCH_BYTES, TILE
 
 _Q, _Q_STRIDE, _OUT, _OUT_STRIDE, _HEADS, _KV_HEADS, _HEAD_DIM, _WINDOW, _LAYER_OFFSET, _ROWS = ATTEND.offsets
-_WIDE = TARGET.vnni512  # registers for 16 vectors of sums; elsewhere 4 fill them
+_HEADS_AT_ONCE, _SUMS = (8, 24) if TARGET.vnni512 else (2, 4)  # how many heads, and vectors of sums, the registers hold
+
+
+def _vectors(heads: int) -> int:
+    return 4 if 4 * heads <= _SUMS else 2
 
 
 def _scores(heads: int) -> Any:
-    """(q, k, d, s): scores of TILE keys for some heads, float32 [heads][TILE] at s."""
-    start, update = zeros(FLOATS, 4 * heads), grid_fma(4)
-    store = grid_store(4)
+    """(q, k, d, s): scores of a tile's keys for some heads, float32 [heads][TILE] at s."""
+    vectors = _vectors(heads)
+    start, update, store = zeros(FLOATS, vectors * heads), grid_fma(vectors), grid_store(vectors)
 
     @helper
     def scores(q: int, k: int, d: int, s: int) -> None:
         block = (d + 15) // 16 * 512
-        q_stride = 4 * d
-        acc = start()
-        for _ in range(d):
-            acc = update(acc, k, block, q, q_stride)
-            k += 32
-            q += 4
-        store(s, 4 * TILE, acc)
+        for i in range(0, 4, vectors):
+            acc = start()
+            p, x = k + i * block, q
+            for _ in range(d):
+                acc = update(acc, p, block, x, 4 * d)
+                p += 32
+                x += 4
+            store(s + 64 * i, 4 * TILE, acc)
 
     return scores
 
@@ -63,46 +68,42 @@ def _softmax(s: int, first: int, last: int, out: int) -> None:
 
 
 def _values(heads: int, vectors: int) -> Any:
-    """(v, v_stride, p, keys, out, out_stride): 16*vectors values of the output of some heads, over ``keys`` keys."""
+    """(p, v, keys, step, o, o_stride): 16*vectors values of the outputs of some heads, over keys that are ``step`` bytes apart."""
     start, update, store = zeros(FLOATS, heads * vectors), grid_fma(vectors), grid_store(vectors)
 
     @helper
-    def values(v: int, v_stride: int, p: int, keys: int, out: int, out_stride: int) -> None:
+    def values(p: int, v: int, keys: int, step: int, o: int, o_stride: int) -> None:
         acc = start()
         for _ in range(keys):
             acc = update(acc, v, 32, p, 4 * TILE)
-            v += v_stride
+            v += step
             p += 4
-        store(out, out_stride, acc)
+        store(o, o_stride, acc)
 
     return values
 
 
-def _tile(heads: int) -> Any:
-    """(q, block, d, first, last, scratch, part, part_stride): the partial results of some heads for keys first..last of a tile."""
-    scores, values, value = _scores(heads), _values(heads, 4), _values(heads, 1)
+def _heads(heads: int) -> Any:
+    """(q, block, d, first, last, scratch, part, stride): partial results of some heads for the keys first..last of a tile."""
+    vectors = _vectors(heads)
+    scores, values, value = _scores(heads), _values(heads, vectors), _values(heads, 1)
 
     @helper
-    def tile(q: int, block: int, d: int, first: int, last: int, scratch: int, part: int, part_stride: int) -> None:
-        wide = (d + 15) // 16 * 16
+    def run(q: int, block: int, d: int, first: int, last: int, scratch: int, part: int, stride: int) -> None:
+        width = (d + 15) // 16 * 16
         scores(q, block, d, scratch)
         for h in range(heads):
-            _softmax(scratch + 4 * TILE * h, first, last, part + h * part_stride)
-        v = block + (TILE + first) * wide * 2
-        p = scratch + 4 * first
-        keys = last - first + 1
+            _softmax(scratch + 4 * TILE * h, first, last, part + h * stride)
+        p, v, keys = scratch + 4 * first, block + (TILE + first) * width * 2, last - first + 1
         i = 0
-        while wide - i >= 64:
-            values(v + 2 * i, 2 * wide, p, keys, part + 64 + 4 * i, part_stride)
-            i += 64
-        while i < wide:
-            value(v + 2 * i, 2 * wide, p, keys, part + 64 + 4 * i, part_stride)
+        while width - i >= 16 * vectors:
+            values(p, v + 2 * i, keys, 2 * width, part + 64 + 4 * i, stride)
+            i += 16 * vectors
+        while i < width:
+            value(p, v + 2 * i, keys, 2 * width, part + 64 + 4 * i, stride)
             i += 16
 
-    return tile
-
-
-_one, _two, _four = _tile(1), _tile(2), _tile(4)
+    return run
 
 
 @helper
@@ -112,35 +113,43 @@ def _first_key(args: int, pos: int) -> int:
     return max(0, pos - window + 1) if window > 0 else 0
 
 
-@helper
-def _group(args: int, state: int, row: int, g: int, key: int, pos: int, scratch: int) -> None:
-    """The tile that holds position ``key``, for the query heads of key head g."""
-    heads, kv_heads, d = ld_i64(args + _HEADS), ld_i64(args + _KV_HEADS), ld_i64(args + _HEAD_DIM)
-    wide, group = (d + 15) // 16 * 16, heads // kv_heads
-    t = key // TILE
-    first_key = _first_key(args, pos)
-    first, last = max(first_key - t * TILE, 0), min(pos - t * TILE, TILE - 1)
-    page = ld_i64(ld_i64(ld_i64(state + 8 * PAGES) + 8 * row) + 8 * t)
-    block = page + ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * wide)
-    size = 64 + 4 * wide
-    stride = size * ld_i64(state + 8 * KEY_TILES)
-    part = ld_i64(state + 8 * PARTIALS) + (row * heads + g * group) * stride + (t - first_key // TILE) * size
-    q = ld_i64(args + _Q) + row * ld_i64(args + _Q_STRIDE) + 4 * g * group * d
-    h = 0
-    while h < group:
-        if _WIDE and group - h >= 4:
-            _four(q + 4 * h * d, block, d, first, last, scratch, part + h * stride, stride)
-            h += 4
-        elif _WIDE and group - h >= 2:
-            _two(q + 4 * h * d, block, d, first, last, scratch, part + h * stride, stride)
-            h += 2
-        else:
-            _one(q + 4 * h * d, block, d, first, last, scratch, part + h * stride, stride)
-            h += 1
+def _tile(group: int) -> Any:
+    """(args, state, row, kv head, tile, position, scratch): the tile for all query heads of a key head, a few of them at once."""
+    at_once = max(n for n in range(1, _HEADS_AT_ONCE + 1) if group % n == 0)
+    several, single = _heads(at_once), _heads(1)
+
+    @helper
+    def tile(args: int, state: int, row: int, g: int, t: int, pos: int, scratch: int) -> None:
+        heads, kv_heads, d = ld_i64(args + _HEADS), ld_i64(args + _KV_HEADS), ld_i64(args + _HEAD_DIM)
+        width, left = (d + 15) // 16 * 16, heads // kv_heads
+        first_key = _first_key(args, pos)
+        first, last = max(first_key - t * TILE, 0), min(pos - t * TILE, TILE - 1)
+        page = ld_i64(ld_i64(ld_i64(state + 8 * PAGES) + 8 * row) + 8 * t)
+        block = page + ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * width)
+        size = 64 + 4 * width
+        stride = size * ld_i64(state + 8 * KEY_TILES)
+        part = ld_i64(state + 8 * PARTIALS) + (row * heads + g * left) * stride + (t - first_key // TILE) * size
+        q = ld_i64(args + _Q) + row * ld_i64(args + _Q_STRIDE) + 4 * g * left * d
+        while left >= at_once:
+            several(q, block, d, first, last, scratch, part, stride)
+            q += 4 * at_once * d
+            part += at_once * stride
+            left -= at_once
+        while left > 0:
+            single(q, block, d, first, last, scratch, part, stride)
+            q += 4 * d
+            part += stride
+            left -= 1
+
+    return tile
 
 
-def attend_few() -> Callable[..., None]:
-    """Kernel (ATTEND): partial results; a piece of work is a tile of keys of one row and key head."""
+def attend_few(group: int = 4) -> Callable[..., None]:
+    """Kernel (ATTEND): partial results; a piece of work is a tile of keys of one row and key head.
+
+    ``group``: how many query heads share a key head. Every number is right for every model; the model's own is fastest.
+    """
+    tile = _tile(group)
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
         rows, kv_heads = ld_i64(ld_i64(args + _ROWS)), ld_i64(args + _KV_HEADS)
@@ -153,7 +162,7 @@ def attend_few() -> Callable[..., None]:
             tiles = pos // TILE - first + 1
             while i < before + tiles * kv_heads:
                 n = i - before
-                _group(args, state, row, n // tiles, (first + n % tiles) * TILE, pos, scratch)
+                tile(args, state, row, n // tiles, first + n % tiles, pos, scratch)
                 i = take(counter)
             before += tiles * kv_heads
 

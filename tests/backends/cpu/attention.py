@@ -70,15 +70,18 @@ def _call(driver: Driver, line: Line, rows: Sequence[int], cache: Cache, layer: 
     return out.data.reshape(len(rows), shape.heads, shape.d)
 
 
-def few(driver: Driver, line: Line, positions: Sequence[int], written: int | None = None, layer: int = 0) -> Floats:
-    """attend_few and merge_few for rows at these positions; the cache holds the first ``written`` positions (default: what is needed)."""
+def few(driver: Driver, line: Line, positions: Sequence[int], written: int | None = None, layer: int = 0, group: int = 0) -> Floats:
+    """attend_few and merge_few for rows at these positions; the cache holds the first ``written`` positions (default: what is needed).
+
+    ``group``: what the kernel is compiled for (default: the number it is made for).
+    """
     shape, end = line.shape, max(positions) + 1
     written = end if written is None else written
     cache = Cache(driver, max(written, end), shape.kv_heads, shape.d, layers=layer + 1)
     cache.put(0, line.k[:written], line.v[:written], layer)
     words = line_words(driver, cache, positions) | partials(driver, len(positions), shape.heads, shape.d, -(-end // TILE))
     scratch = few_scratch(shape.heads, shape.kv_heads, shape.d)
-    kernels = [("attention_few", "attend_few"), ("attention_few", "merge_few")]
+    kernels = [("attention_few", "attend_few", group or shape.heads // shape.kv_heads), ("attention_few", "merge_few")]
     return _call(driver, line, positions, cache, layer, kernels, words=words, scratch=scratch)
 
 

@@ -50,8 +50,8 @@ def aligned(nbytes: int) -> Bytes:
 _mapped: list[Any] = []
 
 
-def guarded(nbytes: int) -> Bytes:
-    """Memory that ends at a page which can't be touched, and begins less than a page after another such one. Never given back."""
+def guarded(nbytes: int, at_end: bool = True) -> Bytes:
+    """Memory between two pages that can't be touched; it ends where the second begins, or begins where the first ends. Never given back."""
     page = mmap.PAGESIZE
     inner = -(-nbytes // page) * page
     area = mmap.mmap(-1, inner + 2 * page)
@@ -61,7 +61,8 @@ def guarded(nbytes: int) -> Bytes:
     protect = ctypes.CDLL(None, use_errno=True).mprotect
     for start in (memory.ctypes.data, memory.ctypes.data + page + inner):
         assert protect(ctypes.c_void_p(start), ctypes.c_size_t(page), 0) == 0, ctypes.get_errno()
-    return memory[page + inner - nbytes : page + inner]
+    first = page + inner - nbytes if at_end else page
+    return memory[first : first + nbytes]
 
 
 @dataclass
@@ -172,6 +173,7 @@ class Cache:
         self.kv_heads, self.head_dim, self.width = kv_heads, head_dim, arguments.padded(head_dim)
         self.layer_bytes = kv_heads * arguments.head_bytes(head_dim)
         self.pages = [driver.alloc(layers * self.layer_bytes) for _ in range(-(-length // TILE))]
+        driver._kept.append(self.pages)
         self.table = driver.address([int(page.ctypes.data) for page in self.pages], np.int64)
 
     def _views(self, layer: int, position: int) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
