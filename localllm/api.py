@@ -27,8 +27,7 @@ from localllm.model.program import Program
 from localllm.store import resolve
 
 if TYPE_CHECKING:
-    from localllm.text import Tokenizer
-    from localllm.text.chat import ChatTemplate
+    from localllm.text import ChatTemplate, Tokenizer
 
 MAX_CONTEXT, MAX_BATCH = 2**30, 2**16
 
@@ -123,10 +122,11 @@ class Model:
 
     @cached_property
     def template(self) -> ChatTemplate | None:
-        """The model's chat template; None where it has none."""
+        """The model's own chat template; None where it has none, since a guess would make a model talk nonsense without a word."""
         from localllm.text.chat import template_for
 
-        return template_for(self.metadata)
+        found = template_for(self.metadata)
+        return None if found.is_default else found
 
     def generate(
         self, prompt: prompts.Prompt, *, progress: Progress | None = None, **options: Unpack[generation.GenerationKeywords]

@@ -31,19 +31,9 @@ class Controls:
     def __init__(self, texts: Callable[[], Iterable[str]]) -> None:
         self._get = texts
 
-    def within(self, messages: Iterable[str]) -> bool:
-        """Whether a text holds one, or this module's mark."""
-        return any(not self._firsts.isdisjoint(text) and self.hide.search(text) for text in messages)
-
-    @cached_property
-    def cut(self) -> re.Pattern[str]:
-        """Matches the longest control token at a place; one group, so that ``split`` keeps it."""
-        return re.compile(f"({'|'.join(map(re.escape, self._texts)) or '(?!)'})")
-
-    @cached_property
-    def hide(self) -> re.Pattern[str]:
-        """Matches the mark too."""
-        return re.compile(f"{self.cut.pattern}|{_MARK}")
+    def within(self, text: str) -> list[str]:
+        """Those that occur in a text, longest first."""
+        return [each for each in self._texts if each in text] if not self._firsts.isdisjoint(text) else []
 
     @cached_property
     def _texts(self) -> list[str]:
@@ -51,8 +41,8 @@ class Controls:
 
     @cached_property
     def _firsts(self) -> set[str]:
-        # Most messages hold none of these characters, and then thousands of texts need not become a pattern.
-        return {text[0] for text in self._texts} | {_MARK}
+        # Most messages hold none of these characters, and then thousands of texts need not be looked for.
+        return {text[0] for text in self._texts}
 
 
 def encode(
@@ -81,29 +71,39 @@ def encode(
 
 def conversation(messages: Sequence[Message], vocabulary: Vocabulary, template: Template, controls: Controls) -> list[int]:
     """The ids of a conversation up to where the model answers; what the tokenizer puts first is there once."""
-    if controls.within(_strings(messages)):
-        ids = _protected(messages, vocabulary, template, controls)
+    said = "\n".join(_strings(messages))
+    hidden = controls.within(said)
+    if hidden or _MARK in said:
+        ids = _protected(messages, [*hidden, _MARK], vocabulary, template, controls)
     else:
         ids = vocabulary.encode(template.render(messages, add_generation_prompt=True), add_special=False, parse_special=True)
     first = leading(vocabulary)
     return ids if ids[: len(first)] == first else first + ids
 
 
-def _protected(messages: Sequence[Message], vocabulary: Vocabulary, template: Template, controls: Controls) -> list[int]:
+def _protected(
+    messages: Sequence[Message], secret: Sequence[str], vocabulary: Vocabulary, template: Template, controls: Controls
+) -> list[int]:
     hidden: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
         hidden.append(match[0])
         return f"{_MARK}{len(hidden) - 1}{_MARK}"
 
-    masked = _mapped(messages, lambda text: controls.hide.sub(hide, text))
+    pattern = _any_of(secret)
+    text = template.render(_mapped(messages, lambda each: pattern.sub(hide, each)), add_generation_prompt=True)
     ids: list[int] = []
-    for n, piece in enumerate(controls.cut.split(template.render(masked, add_generation_prompt=True))):
+    for n, piece in enumerate(_any_of(controls.within(text)).split(text)):
         if n % 2:
             ids += vocabulary.encode(piece, add_special=False, parse_special=True)
         elif piece:
             ids += vocabulary.encode(_MARKED.sub(lambda match: hidden[int(match[1])], piece), add_special=False)
     return ids
+
+
+def _any_of(texts: Sequence[str]) -> re.Pattern[str]:
+    """Matches the first of the texts that fits at a place; one group, so that ``split`` keeps it."""
+    return re.compile(f"({'|'.join(map(re.escape, texts)) or '(?!)'})")
 
 
 def _messages(prompt: Any) -> Sequence[Message] | None:

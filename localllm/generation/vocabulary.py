@@ -36,7 +36,7 @@ class Vocabulary(Protocol):
 class Template(Protocol):
     """Turns a conversation into the text that the model was trained on."""
 
-    def render(self, messages: Sequence[Message], /, *, add_generation_prompt: bool = False) -> str: ...
+    def render(self, messages: Sequence[Message], /, *, add_generation_prompt: bool) -> str: ...
 
 
 def control_texts(tokenizer: Tokenizer) -> list[str]:

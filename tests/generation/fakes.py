@@ -132,7 +132,7 @@ class FakeTemplate:
     def __init__(self, *, bos: bool = False) -> None:
         self._bos = bos
 
-    def render(self, messages: Sequence[dict[str, str]], /, *, add_generation_prompt: bool = False) -> str:
+    def render(self, messages: Sequence[dict[str, str]], /, *, add_generation_prompt: bool = True) -> str:
         turns = "".join(f"<|{message['role']}|>{message['content'].strip()}" for message in messages)
         return ("<s>" if self._bos else "") + turns + ("<|bot|>" if add_generation_prompt else "")
 

@@ -9,6 +9,7 @@ from localllm.generation import prompt as prompts
 from localllm.generation.options import make
 from localllm.generation.vocabulary import control_texts, leading
 from localllm.text import Tokenizer
+from localllm.text.chat import template_for
 from tests import tiny_vocabulary
 from tests.generation.fakes import BOS, BOT, SPECIAL, USER, FakeTemplate, FakeTokenizer
 
@@ -84,7 +85,7 @@ def test_a_template_may_still_trim_a_protected_message() -> None:
 
 def test_strings_inside_parts_and_calls_are_protected_too() -> None:
     class Parts:
-        def render(self, messages: Any, /, *, add_generation_prompt: bool = False) -> str:
+        def render(self, messages: Any, /, *, add_generation_prompt: bool = True) -> str:
             part, call = messages[0]["content"][0], messages[0]["tool_calls"][0]["arguments"]
             return f"<|user|>{part['text']}{call['x']}{call['n']}<|bot|>"
 
@@ -93,15 +94,22 @@ def test_strings_inside_parts_and_calls_are_protected_too() -> None:
     assert message["content"][0] == {"type": "text", "text": "<|end|>"}
 
 
-def test_the_control_texts_are_only_looked_for_where_a_first_character_fits() -> None:
-    controls = prompts.Controls(lambda: SPECIAL)
-    assert not controls.within(["plain text", ""])
-    assert "cut" not in vars(controls)
-    assert not controls.within(["a < b"]) and controls.within(["a <s> b"])
+def test_control_texts_are_found_longest_first() -> None:
+    controls = prompts.Controls(lambda: ["", "<s>", "a", "<s><s>"])
+    assert controls.within("b<s><s>") == ["<s><s>", "<s>"]
+    assert controls.within("< s") == controls.within("") == []
 
 
-def test_without_control_tokens_nothing_is_found() -> None:
-    assert not prompts.Controls(lambda: [""]).within(["<s>", ""])
+@pytest.mark.parametrize("kind", ["spm", "bpe"])
+@pytest.mark.parametrize("text", ["The river", "  spaces \n\n", "The <s river", "größer 🙂\n", ""])
+def test_protection_changes_nothing_where_there_is_nothing_to_protect(kind: Any, text: str) -> None:
+    metadata = tiny_vocabulary.keys(kind)
+    tokenizer, template = Tokenizer.from_metadata(metadata), template_for(metadata)
+    turns = [{"role": "user", "content": text}, {"role": "assistant", "content": text}, {"role": "user", "content": text}]
+    controls = prompts.Controls(lambda: control_texts(tokenizer))
+    whole = tokenizer.encode(template.render(turns), add_special=False, parse_special=True)
+    assert prompts._protected(turns, ["never"], tokenizer, template, controls) == whole
+    assert leading(tokenizer) == ([tokenizer.bos] if tokenizer.add_bos else [])
 
 
 @pytest.mark.parametrize(
