@@ -57,7 +57,8 @@ class Line:
         return np.asarray(np.einsum("hqk,khd->qhd", p / p.sum(axis=2, keepdims=True), v))
 
 
-def _call(driver: Driver, line: Line, rows: Sequence[int], cache: Cache, layer: int, kernels: Sequence[Any], **state: Any) -> Floats:
+def call(driver: Driver, line: Line, rows: Sequence[int], cache: Cache, layer: int, kernels: Sequence[Any], **state: Any) -> Floats:
+    """Attention for some of the line's queries, with kernels that find everything else in the state."""
     shape = line.shape
     q = driver.register(line.q[list(rows)].reshape(len(rows), -1))
     out = driver.empty(*q.data.shape)
@@ -82,7 +83,7 @@ def few(driver: Driver, line: Line, positions: Sequence[int], written: int | Non
     words = line_words(driver, cache, positions) | partials(driver, len(positions), shape.heads, shape.d, -(-end // TILE))
     scratch = few_scratch(shape.heads, shape.kv_heads, shape.d)
     kernels = [("attention_few", "attend_few", group or shape.heads // shape.kv_heads), ("attention_few", "merge_few")]
-    return _call(driver, line, positions, cache, layer, kernels, words=words, scratch=scratch)
+    return call(driver, line, positions, cache, layer, kernels, words=words, scratch=scratch)
 
 
 def many(driver: Driver, line: Line, first: int, n: int, written: int | None = None, layer: int = 0) -> Floats:
@@ -91,9 +92,9 @@ def many(driver: Driver, line: Line, first: int, n: int, written: int | None = N
     written = end if written is None else written
     cache = Cache(driver, written, shape.kv_heads, shape.d, layers=layer + 1)
     cache.put(0, line.k[:written], line.v[:written], layer)
-    words = line_words(driver, cache, range(first, end)) | query_tiles(driver, cache, [(0, n, first)])
+    words = line_words(driver, cache, range(first, end)) | query_tiles(driver, [(0, n, first, cache)])
     scratch = many_scratch(shape.heads, shape.kv_heads, shape.d)
-    return _call(driver, line, range(first, end), cache, layer, [("attention_many", "attend_many")], words=words, scratch=scratch)
+    return call(driver, line, range(first, end), cache, layer, [("attention_many", "attend_many")], words=words, scratch=scratch)
 
 
 def same(a: Floats, b: Floats) -> bool:

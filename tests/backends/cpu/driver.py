@@ -203,9 +203,9 @@ def line_words(driver: Driver, cache: Cache, positions: Sequence[int]) -> dict[i
     return {ROWS: n, POSITIONS: driver.address(positions, np.int64), PAGES: driver.address([cache.table] * n, np.int64)}
 
 
-def query_tiles(driver: Driver, cache: Cache, runs: Sequence[tuple[int, int, int]]) -> dict[int, int]:
-    """State words for runs (first row, rows, position of the first) of one line, cut into tiles of at most QUERIES."""
-    tiles = [(first + i, min(QUERIES, n - i), pos + i, cache.table) for first, n, pos in runs for i in range(0, n, QUERIES)]
+def query_tiles(driver: Driver, runs: Sequence[tuple[int, int, int, Cache]]) -> dict[int, int]:
+    """State words for runs (first row, rows, position of the first, cache of the line), cut into tiles of at most QUERIES."""
+    tiles = [(first + i, min(QUERIES, n - i), pos + i, cache.table) for first, n, pos, cache in runs for i in range(0, n, QUERIES)]
     return {QUERY_TILES: driver.address(tiles, np.int64), NQ: len(tiles)}
 
 

@@ -7,8 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.backends.cpu.attention import Line, Shape, few, many, same
-from tests.backends.cpu.driver import Driver
+from localllm.backends.cpu.arguments import few_scratch, many_scratch
+from localllm.backends.cpu.records import PAGES
+from tests.backends.cpu.attention import Line, Shape, call, few, many, same
+from tests.backends.cpu.driver import Cache, Driver, line_words, partials, query_tiles
 
 CASES = [
     (Shape(4, 4, 64), 150),
@@ -101,3 +103,32 @@ def test_a_row_of_not_a_number_stays_alone(rng: np.random.Generator) -> None:
         mask = np.ones((80, 4), bool)
         mask[30, 1] = False
         assert same(result[mask], whole[mask])
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 5, 8])
+def test_the_group_that_a_kernel_is_made_for_changes_nothing(group: int, rng: np.random.Generator) -> None:
+    line = Line.random(Shape(7, 1, 48, 50), 90, rng)
+    assert same(few(Driver(), line, range(90), group=group), few(Driver(), line, range(90)))
+
+
+def test_rows_of_two_lines(rng: np.random.Generator) -> None:
+    """Rows of several lines in one batch, apart or interleaved, are what they are alone."""
+    shape, driver = Shape(4, 2, 32, 40), Driver(threads=2)
+    lines = [Line.random(shape, length, rng) for length in (100, 30)]
+    caches = [Cache(driver, len(line.q), 2, 32) for line in lines]
+    for line, cache in zip(lines, caches, strict=True):
+        cache.put(0, line.k, line.v)
+    alone = np.concatenate([many(Driver(), line, 0, len(line.q)) for line in lines])
+    both = Line(shape, np.concatenate([line.q for line in lines]), lines[0].k, lines[0].v)
+
+    tiles = query_tiles(driver, [(0, 100, 0, caches[0]), (100, 30, 0, caches[1])])
+    scratch = {"scratch": max(many_scratch(4, 2, 32), few_scratch(4, 2, 32))}
+    result = call(driver, both, range(130), caches[0], 0, [("attention_many", "attend_many")], words=tiles, **scratch)
+    assert same(result, alone)
+
+    rows = [99, 100, 98, 129, 5, 107]
+    where = [(caches[row // 100], row % 100) for row in rows]
+    words = line_words(driver, caches[0], [position for _, position in where]) | partials(driver, len(rows), 4, 32, 2)
+    words[PAGES] = driver.address([cache.table for cache, _ in where], np.int64)
+    kernels = [("attention_few", "attend_few", 2), ("attention_few", "merge_few")]
+    assert same(call(driver, both, rows, caches[0], 0, kernels, words=words, **scratch), alone[rows])

@@ -1,0 +1,62 @@
+"""Activations to bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from localllm.backends.cpu.layout import X_C8, X_C16, X_C32A, X_C32B, X_C128, X_SUM, X_SUM_A
+from localllm.backends.cpu.lower import COLUMNS
+from tests.backends.cpu import matrices
+from tests.backends.cpu.driver import Driver
+
+
+def test_every_value_is_within_half_a_step() -> None:
+    driver, rng = Driver(), np.random.default_rng(0)
+    x = driver.register(rng.standard_normal((3, 256)) * np.exp(3 * rng.standard_normal((3, 256))))
+    error = np.abs(matrices.rounded(driver, x) - x.data).reshape(3, 8, 32)
+    largest = np.abs(x.data).reshape(3, 8, 32).max(-1, keepdims=True)
+    assert (error <= largest / 127 * 1.0001).all()  # a step is at most 2/127 of the block's largest value
+
+
+def test_sums_beside_the_values() -> None:
+    driver, rng = Driver(), np.random.default_rng(1)
+    x = driver.register(rng.standard_normal((1, 64)))
+    _, memory = matrices.quantise(driver, x, 1)
+    for block in memory[:-4].reshape(2, 64):
+        q = block[:32].view(np.int8).astype(int)
+        ints = {at: int(block[at : at + 4].view(np.int32)[0]) for at in (X_C8, X_C16, X_C32A, X_C32B, X_C128)}
+        total = q.sum()
+        assert ints == {X_C8: -8 * total, X_C16: -16 * total, X_C32A: -32 * q[:16].sum(), X_C32B: -32 * q[16:].sum(), X_C128: -128 * total}
+        sums = [block[at : at + 4].view(np.float32)[0] for at in (X_SUM, X_SUM_A)]
+        assert sums[0] * q[:16].sum() == pytest.approx(sums[1] * total)
+
+
+@pytest.mark.parametrize("n", COLUMNS)
+def test_tiles_hold_the_same_as_single_columns(n: int) -> None:
+    driver, rng = Driver(threads=2), np.random.default_rng(2)
+    x = driver.register(rng.standard_normal((n + 1, 96)))
+    single = matrices.quantise(driver, x, 1)[1].reshape(n + 1, -1)
+    tiles = matrices.quantise(driver, x, n)[1].reshape(-(-(n + 1) // n), -1)
+    for row in range(n + 1):
+        words = tiles[row // n].view(np.int32).reshape(-1, n)[:, row % n]
+        assert np.array_equal(words, single[row].view(np.int32)), row
+
+
+@pytest.mark.parametrize(("value", "zero"), [(0.0, True), (1e-35, True), (np.nan, False), (np.inf, False), (-np.inf, False)])
+def test_rows_without_a_step(value: float, zero: bool) -> None:
+    driver = Driver()
+    x = driver.register(np.zeros((1, 64), np.float32))
+    x.data[0, 40] = value
+    base = matrices.quantise(driver, x, 1)[1][-4:].view(np.float32)[0]
+    assert base == 0 if zero else np.isnan(base)
+
+
+def test_norm_on_the_way() -> None:
+    driver, rng = Driver(), np.random.default_rng(3)
+    x, normed = driver.register(rng.standard_normal((5, 96))), driver.empty(5, 96)
+    weight = rng.standard_normal(96).astype(np.float32)
+    _, memory = matrices.quantise(driver, x, 4, (driver.weight(weight), 1e-5, normed))
+    exact = x.data / np.sqrt(np.mean(np.square(x.data, dtype=np.float64), -1, keepdims=True) + 1e-5) * weight
+    np.testing.assert_allclose(normed.data, exact, rtol=2e-6, atol=1e-6)
+    assert np.array_equal(memory, matrices.quantise(driver, normed, 4)[1])
