@@ -9,7 +9,7 @@ import numpy as np
 
 from localllm.errors import TemplateError
 from localllm.text.templates import ChatTemplate
-from localllm.text.vocab import KINDS, strings
+from localllm.text.vocab import KINDS, shown, strings
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
@@ -40,7 +40,7 @@ def template_for(metadata: Mapping[str, Any]) -> ChatTemplate:
     key = "tokenizer.chat_template"
     source = metadata.get(key)
     if source is not None and not isinstance(source, str):
-        raise TemplateError(f"{key}: a text was expected, not {source!r:.60}")
+        raise TemplateError(f"{key}: a text was expected, not {shown(source)}")
     tokens = {f"{role}_token": _token(metadata, role, name) for role, name in _TOKENS}
     return ChatTemplate(source or _family(metadata), is_default=not source, **tokens)
 

@@ -72,12 +72,13 @@ _EOG = (
 # gpt-oss writes its channels with these: part of the text that is shown.
 _SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 _STRIP_NAMES = ("</s>", "<unk>", "<s>", "<|endoftext|>", "<mask>", "[MASK]")
-_ALL = frozenset(name.encode() for name in (*(n for names in _ROLES.values() for n in names), *_EOG, *_SHOWN, *_STRIP_NAMES))
+_PLAMO_EOS = "<|plamo:eos|>"
+_ALL = {name for names in (*_ROLES.values(), _EOG, _SHOWN, _STRIP_NAMES, (_PLAMO_EOS,)) for name in names}
 
 
 def find_special(vocab: Vocab) -> None:
     """Complete ``vocab.special``, ``vocab.eog`` and the attributes of the tokens that have one of the known texts."""
-    found = {raw.decode(): vocab.tokens.index(raw) for raw in _ALL.intersection(vocab.tokens)}
+    found = {name: vocab.ids[name.encode()] for name in _ALL if name.encode() in vocab.ids}
     for role, names in _ROLES.items():
         name = next((n for n in names if n in found), None)
         if name is not None and role not in vocab.special:
@@ -107,14 +108,10 @@ def _end_of_generation(vocab: Vocab, found: dict[str, int]) -> set[int]:
     if ends("<|end|>") and ends("<|call|>", "<|calls|>") and ends("<|return|>", "<|flush|>"):
         eog.discard(found["<|end|>"])
         vocab.attr[found["<|end|>"]] = USER_DEFINED
-    if ends("</s>") and (ends("<|tool_response>") or _is_token(vocab, eog, b"<|plamo:eos|>")):
+    if ends("</s>") and ends("<|tool_response>", _PLAMO_EOS):
         eog.discard(found["</s>"])
         vocab.attr[found["</s>"]] = NORMAL
     return eog
-
-
-def _is_token(vocab: Vocab, ids: set[int], raw: bytes) -> bool:
-    return any(vocab.tokens[i] == raw for i in ids)
 
 
 def _strip(vocab: Vocab, found: dict[str, int]) -> None:

@@ -77,8 +77,9 @@ class SPM:
         vocab = self._vocab
         count = len(vocab.tokens)
         pieces = _pieces(vocab.tokens, vocab.scores)
-        for i in _unusable(vocab.tokens):
-            pieces[i] = _piece(f"{_NOTHING}{i}".encode(), 0.0, _TYPE_CONTROL)
+        for i, raw in enumerate(vocab.tokens):
+            if b"\0" in raw:  # refused by the library
+                pieces[i] = _piece(f"{_NOTHING}{i}".encode(), 0.0, _TYPE_CONTROL)
         if self._has_all_bytes:
             for b in range(256):
                 i = vocab.ids[b"<0x%02X>" % b]
@@ -100,15 +101,6 @@ def unescaped_piece(vocab: Vocab, id_: int) -> bytes:
     if attr & NORMAL:
         return raw.replace(SPACE.encode(), b" ")
     return byte_value(raw) if attr & BYTE else b""
-
-
-def _unusable(tokens: list[bytes]) -> list[int]:
-    """The ids whose text the library refuses, so that no text may become them: doubles, and what holds a NUL."""
-    bad = [i for i, raw in enumerate(tokens) if b"\0" in raw]
-    if len(set(tokens)) < len(tokens):
-        first = {raw: i for i, raw in reversed(list(enumerate(tokens)))}
-        bad += [i for i, raw in enumerate(tokens) if first[raw] != i]
-    return bad
 
 
 def _pieces(tokens: list[bytes], scores: np.ndarray) -> list[bytes]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from localllm.errors import TemplateError
+from localllm.errors import OptionError, TemplateError
 
 if TYPE_CHECKING:
     import jinja2
@@ -40,7 +40,7 @@ class ChatTemplate:
         """The text of a conversation; with ``add_generation_prompt`` it ends where the model's answer begins.
 
         ``now`` (a datetime, or one as ISO 8601) is what the template takes for the time. TemplateError if the template is
-        broken, refuses the messages, or writes more than MAX_OUTPUT characters.
+        broken, refuses the messages, or writes more than MAX_OUTPUT characters; OptionError for a ``now`` that is no time.
         """
         given = {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt, "strftime_now": _clock(now)}
         try:
@@ -66,7 +66,10 @@ class ChatTemplate:
 
 
 def _clock(now: datetime | str | None) -> Any:
-    moment = datetime.fromisoformat(now) if isinstance(now, str) else now
+    try:
+        moment = datetime.fromisoformat(now) if isinstance(now, str) else now
+    except ValueError:
+        raise OptionError(f"now={now!r}: a time as ISO 8601 was expected, such as 2026-01-15T12:34:56") from None
     return lambda format: (moment or datetime.now()).strftime(format)
 
 
@@ -76,8 +79,8 @@ def _one_line(error: Exception) -> str:
     return (message or type(error).__name__) + (f" (line {line})" if line else "")
 
 
-def _raise_exception(message: str) -> None:
-    raise TemplateError(f"the chat template refuses this conversation: {message}")
+def _raise_exception(message: object) -> None:
+    raise TemplateError(f"the chat template refuses this conversation: {' '.join(str(message).split())}")
 
 
 def _tojson(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,6 +71,8 @@ class Vocab:
     kind: Kind
     pre: PreTokenizer | None
     tokens: list[bytes]
+    ids: dict[bytes, int] = field(repr=False)
+    """The id of each token."""
     scores: NDArray[np.float32]
     attr: NDArray[np.uint16]
     special: dict[str, int]
@@ -81,11 +83,6 @@ class Vocab:
     metadata: Mapping[str, Any] = field(repr=False)
     eog: frozenset[int] = frozenset()
 
-    @cached_property
-    def ids(self) -> dict[bytes, int]:
-        """The id of each token's bytes."""
-        return dict(zip(self.tokens, range(len(self.tokens)), strict=True))
-
     def with_attr(self, bits: int) -> list[int]:
         """The ids that have any of these attribute bits, rising."""
         return np.flatnonzero(self.attr & bits).tolist()
@@ -95,11 +92,16 @@ class Vocab:
         return flag(self.metadata, key, default)
 
 
+def shown(value: object) -> str:
+    """A value from a file, short and on one line, for messages."""
+    return " ".join(reprlib.repr(value).split())
+
+
 def flag(metadata: Mapping[str, Any], key: str, default: bool) -> bool:
     """The bool `tokenizer.ggml.KEY`, or the default where the file has none. TokenizerError if it is no bool."""
     value = metadata.get(f"tokenizer.ggml.{key}", default)
     if not isinstance(value, (bool, np.bool_)):
-        raise TokenizerError(f"tokenizer.ggml.{key}: a bool was expected, not {value!r:.60}")
+        raise TokenizerError(f"tokenizer.ggml.{key}: a bool was expected, not {shown(value)}")
     return bool(value)
 
 
@@ -107,7 +109,7 @@ def text(metadata: Mapping[str, Any], key: str) -> str:
     """The string at that key, or "". TokenizerError if it is no string."""
     value = metadata.get(key, "")
     if not isinstance(value, str):
-        raise TokenizerError(f"{key}: a string was expected, not {value!r:.60}")
+        raise TokenizerError(f"{key}: a string was expected, not {shown(value)}")
     return value
 
 
@@ -119,7 +121,7 @@ def strings(metadata: Mapping[str, Any], key: str) -> list[bytes] | None:
     if isinstance(value, Strings):
         return value.raws()
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
-        raise TokenizerError(f"{key}: an array of strings was expected, not {value!r:.60}")
+        raise TokenizerError(f"{key}: an array of strings was expected, not {shown(value)}")
     raws = [x.encode("utf-8", "surrogateescape") if isinstance(x, str) else x for x in value]
     if not all(isinstance(x, bytes) for x in raws):
         raise TokenizerError(f"{key}: an array of strings was expected, it holds other things")
@@ -170,6 +172,29 @@ def _tokens(metadata: Mapping[str, Any]) -> list[bytes]:
     return tokens
 
 
+def _index(tokens: list[bytes]) -> dict[bytes, int]:
+    ids = dict(zip(tokens, range(len(tokens)), strict=True))
+    if len(ids) < len(tokens):
+        i = next(i for i, raw in enumerate(tokens) if ids[raw] != i)
+        raise TokenizerError(
+            f"tokenizer.ggml.tokens: {tokens[i]!r:.60} is there twice, as {i} and {ids[tokens[i]]}; convert the model again"
+        )
+    return ids
+
+
+def _attributes(metadata: Mapping[str, Any], count: int) -> NDArray[np.uint16]:
+    types = _numbers(metadata, "tokenizer.ggml.token_type", count, "iu")
+    if types is None:
+        return np.full(count, NORMAL, np.uint16)
+    return _ATTR_OF_TYPE[np.where((types >= 0) & (types < len(_ATTR_OF_TYPE)), types, 0)]
+
+
+def _scores(metadata: Mapping[str, Any], count: int) -> NDArray[np.float32]:
+    scores = _numbers(metadata, "tokenizer.ggml.scores", count, "fiu")
+    # A score that is no number would make the order of merges undefined.
+    return np.zeros(count, np.float32) if scores is None else np.nan_to_num(scores.astype(np.float32))
+
+
 def _special(metadata: Mapping[str, Any], kind: Kind, count: int) -> dict[str, int]:
     """The special ids of the kind and of the file; an id that is out of range is left out, as llama.cpp does."""
     special = {role: id_ for role, id_ in kind.special.items() if id_ < count}
@@ -184,29 +209,21 @@ def read_vocab(metadata: Mapping[str, Any]) -> Vocab:
     """The vocabulary in a file's metadata. TokenizerError if there is none, or one that contradicts itself."""
     kind, pre = _kind(metadata)
     tokens = _tokens(metadata)
-    count = len(tokens)
-    scores = _numbers(metadata, "tokenizer.ggml.scores", count, "fiu")
-    types = _numbers(metadata, "tokenizer.ggml.token_type", count, "iu")
-    attr = np.full(count, NORMAL, np.uint16)
-    if types is not None:
-        attr = _ATTR_OF_TYPE[np.where((types >= 0) & (types < len(_ATTR_OF_TYPE)), types, 0)]
     vocab = Vocab(
         kind=kind,
         pre=pre,
         tokens=tokens,
-        # A score that is no number would make the order of merges undefined.
-        scores=np.zeros(count, np.float32) if scores is None else np.nan_to_num(scores.astype(np.float32)),
-        attr=attr,
-        special=_special(metadata, kind, count),
-        add_bos=flag(metadata, "add_bos_token", kind.add_bos),
+        ids=_index(tokens),
+        scores=_scores(metadata, len(tokens)),
+        attr=_attributes(metadata, len(tokens)),
+        special=_special(metadata, kind, len(tokens)),
+        # Files with this pre-tokenizer say false and mean true (llama.cpp overrides them too).
+        add_bos=flag(metadata, "add_bos_token", kind.add_bos) or (pre is not None and pre.newline_words),
         add_eos=flag(metadata, "add_eos_token", kind.add_eos),
         add_space_prefix=flag(metadata, "add_space_prefix", kind.add_space_prefix),
         clean_spaces=kind.clean_spaces,
         metadata=metadata,
     )
-    if pre is not None and pre.newline_words:
-        # Files of this family say false and mean true (llama.cpp overrides them too).
-        vocab.add_bos = True
     for wanted, role in ((vocab.add_bos, "bos"), (vocab.add_eos, "eos"), (kind.name == "wpm", "sep"), (kind.name == "wpm", "bos")):
         if wanted and role not in vocab.special:
             raise TokenizerError(f"the tokenizer adds a {role} token, but the file names none that is in its vocabulary")

@@ -28,8 +28,9 @@ class WPM:
         self._vocab = vocab
         self._lower = vocab.flag("normalizer.lowercase", True)
         self._strip = vocab.flag("normalizer.strip_accents", self._lower)
-        self._tokens = {raw.decode("utf-8", "surrogateescape"): i for i, raw in reversed(list(enumerate(vocab.tokens)))}
+        self._tokens = {raw.decode("utf-8", "surrogateescape"): i for i, raw in enumerate(vocab.tokens)}
         self._longest = max(map(len, self._tokens))
+        self._unknown = tuple(vocab.special[role] for role in ("unk",) if role in vocab.special)
         # Per instance, unlike a decorator: words repeat, vocabularies come and go.
         self._ids_of = lru_cache(_CACHED_WORDS)(self._pieces)
 
@@ -72,7 +73,7 @@ class WPM:
                     start = end
                     break
             else:
-                return (self._vocab.special["unk"],)
+                return self._unknown
         return tuple(ids)
 
 
