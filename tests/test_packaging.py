@@ -80,3 +80,10 @@ def test_readme_opens_with_the_two_commands() -> None:
 def test_changelog_has_this_version_or_unreleased() -> None:
     headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert headings and headings[0] in ("Unreleased", localllm.__version__)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))])
+def test_links_of_the_documentation_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    assert [link for link in links if link and not ((ROOT / page).parent / link).exists()] == []
