@@ -77,9 +77,8 @@ class SPM:
         vocab = self._vocab
         count = len(vocab.tokens)
         pieces = _pieces(vocab.tokens, vocab.scores)
-        for i, raw in enumerate(vocab.tokens):
-            if b"\0" in raw:  # refused by the library
-                pieces[i] = _piece(f"{_NOTHING}{i}".encode(), 0.0, _TYPE_CONTROL)
+        for i in [i for i, raw in enumerate(vocab.tokens) if b"\0" in raw]:  # refused by the library
+            pieces[i] = _piece(f"{_NOTHING}{i}".encode(), 0.0, _TYPE_CONTROL)
         if self._has_all_bytes:
             for b in range(256):
                 i = vocab.ids[b"<0x%02X>" % b]
