@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from localllm.errors import LocalLLMError
     from localllm.generation.results import Event, Result
     from localllm.gguf import open_gguf
-    from localllm.text import Tokenizer
+    from localllm.text import ChatTemplate, Tokenizer
 
 __version__ = "0.1.0"
-__all__ = ["Event", "LocalLLMError", "Model", "Result", "Tokenizer", "generate", "load", "open_gguf", "quant"]
+__all__ = ["ChatTemplate", "Event", "LocalLLMError", "Model", "Result", "Tokenizer", "generate", "load", "open_gguf", "quant"]
 
 _HOME = {
+    "ChatTemplate": "localllm.text",
     "Event": "localllm.generation.results",
     "LocalLLMError": "localllm.errors",
     "Model": "localllm.api",

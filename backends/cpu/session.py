@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,8 +81,8 @@ class CpuSession:
         logits = self._results(wanted)
         for chunk, line in zip(batch, lines, strict=True):
             line.advance(len(chunk.tokens))
-        ends = np.cumsum([len(chunk.want.rows) for chunk in batch])
-        return Outputs(np.split(logits, ends[:-1]))
+        ends = np.cumsum([0, *(len(chunk.want.rows) for chunk in batch)])
+        return Outputs([logits[first:last] for first, last in pairwise(ends)])
 
     def _check(self, batch: Sequence[Chunk]) -> list[PagedLine]:
         if self._closed:

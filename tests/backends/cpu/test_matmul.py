@@ -55,7 +55,8 @@ def test_float_products(kind: str) -> None:
     matrix = matrices.pack(driver, kind, matrices.blocks(kind, 77, 100))
     x = driver.register(rng.standard_normal((19, 100)))
     found = [matrices.multiply(driver, matrix, x, n).data for n in (1, 4, 8)]
-    np.testing.assert_allclose(found[0], x.data.astype(np.float64) @ matrix.values.astype(np.float64).T, rtol=0, atol=1e-5)
+    exact = x.data.astype(np.float64) @ matrix.values.astype(np.float64).T
+    assert np.abs(found[0] - exact).max() <= SUM * np.abs(exact).max()
     assert all(np.array_equal(y.view(np.int32), found[0].view(np.int32)) for y in found)
 
 

@@ -1,0 +1,131 @@
+"""The team of threads: how many, asleep when idle, and out of every trouble with its barrier intact."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from localllm.backends.base import Options
+from localllm.backends.cpu.threads import Pace, default_threads
+from tests import tiny
+from tests.backends import run
+
+TOKENS = list(range(5, 105))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("models") / "a.gguf"
+    tiny.write(path, embed=256, ff=512, layers=8)
+    return path
+
+
+def python(code: str, *arguments: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """Runs a script in a process of its own."""
+    source = "from tests.backends import run\nfrom localllm.backends.base import Options\nfrom pathlib import Path\nimport sys\n"
+    command = [sys.executable, "-c", source + textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=Path(__file__).parents[3])
+
+
+def test_default_is_within_what_we_may_use() -> None:
+    assert 1 <= default_threads() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="affinity is Linux's")
+def test_affinity_counts() -> None:
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nfrom localllm.backends.cpu.threads import default_threads\n"
+    assert python(code + "print(default_threads())").stdout.split() == ["1"]
+
+
+def test_cuts_follow_barriers_and_time() -> None:
+    pace = Pace([False, True, True, False, True])
+    assert [pace.next(row, 1) for row in (0, 2, 3)] == [2, 3, 5]  # nothing known: one barrier at a time
+    pace.took(0.01, 1)
+    assert pace.next(0, 1) == 5
+    assert pace.next(0, 10**6) == 2
+
+
+def test_idle_workers_sleep(path: Path) -> None:
+    with run.session(path, "cpu", Options(3, 64)) as session:
+        run.logits(session, TOKENS, 1, 64)
+        time.sleep(0.2)
+        before = time.process_time()
+        time.sleep(0.5)
+        assert time.process_time() - before < 0.05
+
+
+def test_two_models_and_several_callers(path: Path, tmp_path: Path) -> None:
+    tiny.write(tmp_path / "b.gguf", "qwen3", type="Q8_0")
+    paths, found = (path, tmp_path / "b.gguf"), {}
+    with run.session(paths[0], "cpu", Options(2, 64)) as a, run.session(paths[1], "cpu", Options(3, 64)) as b:
+        sessions = (a, b)
+        alone = [run.logits(s, TOKENS, 5, 16) for s in sessions]
+
+        def call(i: int) -> None:
+            found[i] = [run.logits(sessions[i], TOKENS, 5, 16) for _ in range(5)]
+
+        callers = [threading.Thread(target=call, args=(i,)) for i in (0, 1)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join(60)
+    assert all(np.array_equal(x, alone[i]) for i in (0, 1) for x in found[i])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to a process group there")
+def test_an_interrupt_leaves_the_session_usable(path: Path) -> None:
+    code = """
+        import numpy as np, os, signal, threading, time
+        tokens = list(range(5, 205))
+        with run.session(Path(sys.argv[1]), "cpu", Options(2, 512)) as session:
+            before, stopped = run.logits(session, tokens, 3), 0
+            for i in range(60):
+                try:
+                    threading.Timer(0.001 + 0.0007 * i, os.kill, (os.getpid(), signal.SIGINT)).start()
+                    for _ in range(1000):
+                        line = session.new_line()
+                        run.feed(session, line, tokens[:50 + i], [0])
+                        line.close()
+                except KeyboardInterrupt:
+                    stopped += 1
+            assert np.array_equal(run.logits(session, tokens, 3), before)
+            print(stopped)
+    """
+    done = python(code, path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["60"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_says_so(path: Path) -> None:
+    code = """
+        import os, warnings
+        from localllm.errors import BackendError
+        warnings.simplefilter("ignore")
+        with run.session(Path(sys.argv[1]), "cpu", Options(2, 64)) as session:
+            run.logits(session, [5, 6, 7], 1)
+            if child := os.fork():
+                _, status = os.waitpid(child, 0)
+                run.logits(session, [5, 6, 7], 1)
+                sys.exit(os.waitstatus_to_exitcode(status))
+            try:
+                run.logits(session, [5, 6, 7], 1)
+            except BackendError as error:
+                os._exit(0 if "fork" in str(error) else 1)
+            os._exit(2)
+    """
+    done = python(code, path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_signal_is_the_default() -> None:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
