@@ -26,9 +26,11 @@ class TensorInfo(Protocol):
     @property
     def type(self) -> str:
         """Name of the storage format, such as "Q4_K"."""
+
     @property
     def row_bytes(self) -> int:
         """Bytes of one row (the last axis)."""
+
     @property
     def nbytes(self) -> int: ...
 

@@ -17,7 +17,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
 
-class _Library(CPUCodeLibrary):  # type: ignore[misc]
+class _Library(CPUCodeLibrary):
     """A library that stops after optimisation: nothing of it goes into Numba's own engine."""
 
     def _finalize_final_module(self) -> None:
@@ -28,7 +28,7 @@ class _Library(CPUCodeLibrary):  # type: ignore[misc]
         return self._final_module
 
 
-@global_compiler_lock  # type: ignore[untyped-decorator]
+@global_compiler_lock
 def lower(function: Callable[..., None], name: str) -> Any:
     """The optimised LLVM module of a kernel; its entry point is ``name``."""
     typing, target = cpu_target.typing_context, cpu_target.target_context

@@ -77,18 +77,18 @@ LAYOUTS = {layout.name: layout for layout in _ALL}
 FLOATS = {"F32": 4, "F16": 2, "BF16": 2}
 """Bytes of a value of the formats that are not blocks. Packed as [group of 64 rows][column][64 rows]."""
 
-# Activations of N rows (a column tile): for every 32 values 64*N bytes, then a float32 base for each row.
+# Activations of N rows (a column tile): for every 32 values 64*N bytes.
 X_BLOCK = 64
-X_VALUES, X_C8, X_C16, X_C128, X_C32A, X_C32B, X_EXPONENT, X_SUM, X_SUM_A = (0, 32, 36, 40, 44, 48, 52, 56, 60)
-"""Offsets, times N: int8 values [8][N][4]; int32 -8, -16, -128 * the sum of the 32, -32 * the sum of the first and of the last 16;
-int32 e << 23 (the step of these 32 is base * 2^e); float32 2^e * the sum of the 32, and of the first 16."""
+X_VALUES, X_C8, X_C16, X_C128, X_C32A, X_C32B, X_STEP, X_SUM, X_SUM_A = (0, 32, 36, 40, 44, 48, 52, 56, 60)
+"""Offsets, times N: int8 values [8][N][4]; int32 -8, -16, -128 * the sum of the 32, -32 * the sum of the first and of the last 16; float32
+step of these 32, step * the sum of the 32, and of the first 16."""
 MANY = 8
 """Columns that the kernels for many rows take at once."""
 
 
 def activation_bytes(columns: int, n: int) -> int:
     """Bytes of a tile of n rows of activations of that many columns."""
-    return n * (columns // 32 * X_BLOCK + 4)
+    return n * columns // 32 * X_BLOCK
 
 
 def padded(n: int, to: int = GROUP) -> int:

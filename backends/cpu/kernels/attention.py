@@ -29,7 +29,7 @@ def grid_fma(vectors: int) -> Any:
     """An intrinsic (acc, p, p_stride, q, q_stride) on a grid of vectors: acc[i*vectors + j] += v_j * x_i, with v_j the 16 halves at
     p + j*p_stride and x_i the float at q + i*q_stride."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, acc: Any, p: Any, p_stride: Any, q: Any, q_stride: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             v = [widen_half(b, load(b, _across(b, args[1], args[2], j), HALVES.ll)) for j in range(vectors)]
@@ -45,7 +45,7 @@ def grid_fma(vectors: int) -> Any:
 def grid_store(vectors: int) -> Any:
     """An intrinsic (address, stride, acc): vector i*vectors + j to address + i*stride + 64*j."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, address: Any, stride: Any, acc: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             for n, value in enumerate(unpack(b, args[2])):
@@ -62,7 +62,7 @@ def _between(b: Any, first: Any, last: Any) -> Any:
     return b.and_(b.icmp_signed(">=", lanes, splat(b, first, 16)), b.icmp_signed("<=", lanes, splat(b, last, 16)))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def tile_fma_between(typing: Any, acc: Any, v: Any, p: Any, stride: Any, first: Any, last: Any) -> Any:
     """acc[j] = v * (the float at p + j*stride) + acc[j] in lanes first..last; the others keep theirs, whatever the float is."""
 
@@ -77,7 +77,7 @@ def tile_fma_between(typing: Any, acc: Any, v: Any, p: Any, stride: Any, first: 
     return acc(acc, v, *[types.int64] * 4), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def tile_merge(typing: Any, acc: Any, new: Any, old: Any, address: Any, first: Any, last: Any) -> Any:
     """The vector at address + 64*j = acc[j] * new + itself * old in lanes first..last; the others stay as they are."""
 
@@ -93,7 +93,7 @@ def tile_merge(typing: Any, acc: Any, new: Any, old: Any, address: Any, first: A
 
 
 def _folded(step: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, tile: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             values = unpack(b, args[0])
@@ -112,7 +112,7 @@ tile_sum = _folded(lambda b, x, y: b.fadd(x, y))
 tile_max = _folded(lambda b, x, y: b.select(b.fcmp_ordered(">", x, y), x, y))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def tile_turned(typing: Any, tile: Any) -> Any:
     """16 vectors, transposed: lane i of vector j becomes lane j of vector i."""
 

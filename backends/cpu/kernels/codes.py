@@ -62,7 +62,7 @@ def dotter(codes: str, n: int, halves: bool, wide: bool) -> Any:
     """An intrinsic (acc, w, x): acc[j] += the tile at w . column j of the n at x. With ``halves`` acc has 2n elements, the sums of
     the first 16 values, then those of the last."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, acc: Any, w: Any, x: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             out = unpack(b, args[0])
@@ -81,7 +81,7 @@ def dotter(codes: str, n: int, halves: bool, wide: bool) -> Any:
 def unpacker(codes: str) -> Any:
     """An intrinsic (w, u): the tile at w to 512 bytes at u, operand t at u + 64*t."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, w: Any, u: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             for t, v in CODES[codes](b, args[0]):

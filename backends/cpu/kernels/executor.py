@@ -34,7 +34,7 @@ _ROW = 8 * TAPE_WORDS
 _IDLE_SPIN = 20000
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _call(typing: Any, function: Any, args: Any, state: Any, counter: Any, thread: Any) -> Any:
     def generate(context: Any, b: Any, sig: Any, values: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [I64] * 4)

@@ -28,7 +28,7 @@ class _HelperLibrary(_Library):
         return SimpleNamespace(set_env=lambda name, environment: None)
 
 
-class _HelperCompiler(Compiler):  # type: ignore[misc]
+class _HelperCompiler(Compiler):
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, variables: Any) -> None:
         flags.no_cpython_wrapper = True
         flags.no_cfunc_wrapper = True

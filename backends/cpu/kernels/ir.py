@@ -30,7 +30,7 @@ _ELEMENTS: dict[str, tuple[Any, int, Any]] = {
 }
 
 
-class Vec(types.Type):  # type: ignore[misc]
+class Vec(types.Type):
     """Numba type of an LLVM vector of ``n`` elements: i8, i16, i32, f16 or f32."""
 
     def __init__(self, elem: str, n: int) -> None:
@@ -59,7 +59,7 @@ class Vec(types.Type):  # type: ignore[misc]
 
 
 @register_model(Vec)
-class _VecModel(PrimitiveModel):  # type: ignore[misc]
+class _VecModel(PrimitiveModel):
     def __init__(self, manager: Any, vec: Vec) -> None:
         super().__init__(manager, vec, vec.ll)
 

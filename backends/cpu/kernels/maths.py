@@ -18,7 +18,7 @@ _ROUND = float32(1.5 * 2**23)  # added to a small float, leaves it rounded to an
 _SMALLEST = float32(-87.3)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def root(typing: Any, x: Any) -> Any:
     """Square root of a float64, by the instruction: the C library's needs a symbol and sets errno."""
     return types.float64(types.float64), lambda context, b, sig, args: call(b, "llvm.sqrt.f64", ir.DoubleType(), args)

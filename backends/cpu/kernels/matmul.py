@@ -1,7 +1,7 @@
 """Matrices of blocks times activations of bytes: y (T, N) = x (T, K) @ w (N, K)^T + init.
 
 Whatever the number of columns, a row's float terms are added in one order, block by block of 32:
-    a = fma(float(dot) * 2^e, d, a);  a = fma(m, 2^e * sum, a);   at the end  y = fma(a, base, init)
+    a = fma(float(dot) * step, d, a);  a = fma(m, step * sum, a);   at the end  y = a + init
 so one column and 512 give the same bits. Two ways: ``few`` unpacks while it multiplies; ``many`` unpacks 64 rows once for all columns.
 """
 
@@ -18,9 +18,9 @@ from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import FLOATS, INTS
 from localllm.backends.cpu.kernels.scales import scales_of
 from localllm.backends.cpu.kernels.sync import take
-from localllm.backends.cpu.kernels.tile import broadcaster, half_of, tile_finish, tile_fma, tile_scaled, zeros
+from localllm.backends.cpu.kernels.tile import broadcaster, half_of, tile_fma, tile_plus, tile_scaled, zeros
 from localllm.backends.cpu.kernels.vec import ld_f, ld_i64, st_f
-from localllm.backends.cpu.layout import LAYOUTS, MANY, X_BLOCK, X_C8, X_C16, X_C32A, X_C128, X_EXPONENT, X_SUM, X_SUM_A, Layout
+from localllm.backends.cpu.layout import LAYOUTS, MANY, X_BLOCK, X_C8, X_C16, X_C32A, X_C128, X_STEP, X_SUM, X_SUM_A, Layout
 from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES
 
 _W, _RECORDS, _X, _X_BYTES, _INIT, _INIT_STRIDE, _OUT, _OUT_STRIDE, _GROUPS, _ROWS = MATMUL.offsets
@@ -49,17 +49,17 @@ def _starter(layout: Layout, n: int) -> Any:
 
 def _adder(layout: Layout, n: int) -> Any:
     """(acc, dot, x, d0, d1, m0, m1) -> acc with the terms of one block."""
-    e, total, first = X_EXPONENT * n, X_SUM * n, X_SUM_A * n
+    step, total, first = X_STEP * n, X_SUM * n, X_SUM_A * n
     halves, mins = layout.halves, layout.mins
     low, high = half_of(0), half_of(1)
 
     @njit(inline="always")
     def add(acc: Any, dot: Any, x: int, d0: Any, d1: Any, m0: Any, m1: Any) -> Any:
         if halves:
-            acc = tile_scaled(acc, low(dot), d0, x + e)
-            acc = tile_scaled(acc, high(dot), d1, x + e)
+            acc = tile_scaled(acc, low(dot), d0, x + step)
+            acc = tile_scaled(acc, high(dot), d1, x + step)
         else:
-            acc = tile_scaled(acc, dot, d0, x + e)
+            acc = tile_scaled(acc, dot, d0, x + step)
         if mins:
             if halves:
                 acc = tile_fma(acc, m1, x + total, 4)
@@ -106,10 +106,10 @@ def group_of(layout: Layout, n: int) -> Any:
                 a3 = step(a3, w + 3 * tile, w + values, top, 3, x)
                 w += sub
                 x += block
-        tile_finish(a0, x, init, init_stride, out, out_stride)
-        tile_finish(a1, x, init + 64, init_stride, out + 64, out_stride)
-        tile_finish(a2, x, init + 128, init_stride, out + 128, out_stride)
-        tile_finish(a3, x, init + 192, init_stride, out + 192, out_stride)
+        tile_plus(a0, init, init_stride, out, out_stride)
+        tile_plus(a1, init + 64, init_stride, out + 64, out_stride)
+        tile_plus(a2, init + 128, init_stride, out + 128, out_stride)
+        tile_plus(a3, init + 192, init_stride, out + 192, out_stride)
 
     return group
 
@@ -196,7 +196,7 @@ def _micro(layout: Layout, n: int) -> Any:
             acc = add(acc, sums, x, ld_f(u + 512), ld_f(u + second), ld_f(u + minimum), ld_f(u + last))
             u += size
             x += block
-        tile_finish(acc, x, init, init_stride, out, out_stride)
+        tile_plus(acc, init, init_stride, out, out_stride)
 
     return micro
 

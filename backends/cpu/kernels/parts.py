@@ -13,13 +13,13 @@ from localllm.backends.cpu.kernels.ir import FLOATS, I32, I64, SHORTS16, narrow_
 from localllm.backends.cpu.kernels.vec import ld_f, ld_f32, sp_f, st_f, st_f32
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def lane(typing: Any, v: Any, i: Any) -> Any:
     """Lane i of a vector of floats."""
     return types.float32(FLOATS, types.int64), lambda context, b, sig, args: b.extract_element(*args)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def with_lane(typing: Any, v: Any, i: Any, x: Any) -> Any:
     """The vector with x in lane i."""
 
@@ -29,7 +29,7 @@ def with_lane(typing: Any, v: Any, i: Any, x: Any) -> Any:
     return FLOATS(FLOATS, types.int64, types.float32), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def where_less(typing: Any, a: Any, c: Any, x: Any, y: Any) -> Any:
     """Lanes of x where a < c, of y elsewhere, also where one of a and c is NaN."""
 
@@ -39,7 +39,7 @@ def where_less(typing: Any, a: Any, c: Any, x: Any, y: Any) -> Any:
     return FLOATS(FLOATS, FLOATS, FLOATS, FLOATS), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def scatter_h(typing: Any, address: Any, stride: Any, v: Any) -> Any:
     """16 floats as halves, each to address + i*stride."""
 

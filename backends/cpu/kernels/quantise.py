@@ -1,12 +1,13 @@
 """Activations to bytes: float32 rows to column tiles, normalised first where the row of the tape says so.
 
-The step of 32 values is base * 2^e: a power of two for each block, and one float for each row (largest |x| / 127 / 2^24). A block's largest
-value is between 64 and 127 steps.
+32 values share a float32 step, largest |x| / 127, as in GGUF's Q8_0. A block with a value that is not finite gets a step of NaN, so that
+the outputs say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from numba import float32, int32
 
@@ -15,7 +16,6 @@ from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.norm import rms_norm_row
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.vec import (
-    bits_of,
     float_of,
     fma,
     hmax,
@@ -34,70 +34,58 @@ from localllm.backends.cpu.kernels.vec import (
     vmax,
     vround,
 )
-from localllm.backends.cpu.layout import X_BLOCK, X_C8, X_C16, X_C32A, X_C32B, X_C128, X_EXPONENT, X_SUM, X_SUM_A
+from localllm.backends.cpu.layout import X_BLOCK, X_C8, X_C16, X_C32A, X_C32B, X_C128, X_STEP, X_SUM, X_SUM_A
 
 _X, _X_STRIDE, _BLOCKS, _NORM, _N, _EPS, _NORMED, _NORMED_STRIDE, _OUT, _OUT_BYTES, _ROWS = QUANTISE.offsets
-_EXPONENTS = 24
+_SMALLEST = float32(1e-30)
+"""Below this 127 / largest would come near to infinity."""
+_FINITE = float32(3.4028234e38)
 
 
-@helper
-def _largest(x: int, blocks: int) -> float:
-    """Largest |x| of a row; NaN where anything in it is not finite."""
-    top = sp_f(float32(0.0))
-    poison = top
-    zero = top
-    for i in range(2 * blocks):
-        v = ld_f(x + 64 * i)
-        top = vmax(top, vabs(v))
-        poison = fma(v, zero, poison)
-    return hmax(top) + hsum(poison)
+def _blanker(n: int) -> Any:
+    """(out, step): a block of zeros."""
 
-
-def _blanker(n: int):  # type: ignore[no-untyped-def]
     @helper
-    def blank(out: int, blocks: int, base: float) -> None:
-        for i in range(blocks * X_BLOCK // 4):
+    def blank(out: int, step: float) -> None:
+        for i in range(X_BLOCK // 4):
             st_i32(out + 4 * n * i, int32(0))
-        st_f32(out + n * X_BLOCK * blocks, base)
+        st_f32(out + X_STEP * n, step)
+        st_f32(out + X_SUM * n, step)
+        st_f32(out + X_SUM_A * n, step)
 
     return blank
 
 
-def _row(n: int):  # type: ignore[no-untyped-def]
+def _row(n: int) -> Any:
     """(x, blocks, out): a row to column j of the tile; out is the tile's address + 4*j."""
     blank = _blanker(n)
 
     @helper
     def row(x: int, blocks: int, out: int) -> None:
-        largest = _largest(x, blocks)
-        if not (largest >= float32(1e-30)):  # zero, or NaN: the base carries it on
-            blank(out, blocks, largest * float32(0.0))
-            return
-        st_f32(out + n * X_BLOCK * blocks, largest * float32(2.0**-_EXPONENTS / 127.0))
-        inverse = float32(127.0) / largest
+        zero = sp_f(float32(0.0))
         for _ in range(blocks):
             x0 = ld_f(x)
             x1 = ld_f(x + 64)
-            ratio = bits_of(hmax(vmax(vabs(x0), vabs(x1))) / largest)
-            e = ((ratio + int32(0x7FFFFF)) >> int32(23)) - int32(127 - _EXPONENTS)  # ceil(log2(ratio)) + 24
-            if e < 0:
-                e = int32(0)
-            factor = sp_f(inverse * float_of(int32((127 + _EXPONENTS - e) << 23)))
-            q0 = to_i(vround(x0 * factor))
-            q1 = to_i(vround(x1 * factor))
-            scatter4(out, 4 * n, to_b16(q0))
-            scatter4(out + 16 * n, 4 * n, to_b16(q1))
-            a = hsum_i(q0)
-            c = hsum_i(q1)
-            st_i32(out + X_C8 * n, int32(-8) * (a + c))
-            st_i32(out + X_C16 * n, int32(-16) * (a + c))
-            st_i32(out + X_C128 * n, int32(-128) * (a + c))
-            st_i32(out + X_C32A * n, int32(-32) * a)
-            st_i32(out + X_C32B * n, int32(-32) * c)
-            st_i32(out + X_EXPONENT * n, int32(e << 23))
-            power = float_of(int32((127 + e) << 23))
-            st_f32(out + X_SUM * n, float32(a + c) * power)
-            st_f32(out + X_SUM_A * n, float32(a) * power)
+            largest = hmax(vmax(vabs(x0), vabs(x1))) + hsum(fma(x0, zero, x1 * zero))  # NaN where anything is not finite
+            if not (largest >= _SMALLEST and largest <= _FINITE):  # zeros, or NaN
+                blank(out, largest * float32(0.0))
+            else:
+                step = largest * float32(1.0 / 127.0)
+                factor = sp_f(float32(127.0) / largest)
+                q0 = to_i(vround(x0 * factor))
+                q1 = to_i(vround(x1 * factor))
+                scatter4(out, 4 * n, to_b16(q0))
+                scatter4(out + 16 * n, 4 * n, to_b16(q1))
+                a = hsum_i(q0)
+                c = hsum_i(q1)
+                st_i32(out + X_C8 * n, int32(-8) * (a + c))
+                st_i32(out + X_C16 * n, int32(-16) * (a + c))
+                st_i32(out + X_C128 * n, int32(-128) * (a + c))
+                st_i32(out + X_C32A * n, int32(-32) * a)
+                st_i32(out + X_C32B * n, int32(-32) * c)
+                st_f32(out + X_STEP * n, step)
+                st_f32(out + X_SUM * n, float32(a + c) * step)
+                st_f32(out + X_SUM_A * n, float32(a) * step)
             x += 128
             out += n * X_BLOCK
 
@@ -118,7 +106,8 @@ def rows(n: int) -> Callable[..., None]:
             for j in range(n):
                 i = t * n + j
                 if i >= count:
-                    blank(out + 4 * j, blocks, float32(0.0))
+                    for b in range(blocks):
+                        blank(out + 4 * j + b * n * X_BLOCK, float32(0.0))
                     continue
                 x = ld_i64(args + _X) + i * ld_i64(args + _X_STRIDE)
                 if ld_i64(args + _NORM) != 0:

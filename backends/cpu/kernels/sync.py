@@ -31,25 +31,25 @@ def _simple(result: Any, arguments: tuple[Any, ...], emit: Any) -> Any:
     return result(*arguments), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def atomic_add(typing: Any, address: Any, value: Any) -> Any:
     """Adds; the old value."""
     return _simple(types.int64, (types.int64, types.int64), lambda b, p, v: b.atomic_rmw("add", pointer(b, p, I64), v, "seq_cst"))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def atomic_load(typing: Any, address: Any) -> Any:
     """Reads, with acquire order."""
     return _simple(types.int64, (types.int64,), lambda b, p: b.load_atomic(pointer(b, p, I64), "acquire", 8))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def atomic_store(typing: Any, address: Any, value: Any) -> Any:
     """Writes, with release order."""
     return _simple(types.none, (types.int64, types.int64), lambda b, p, v: b.store_atomic(v, pointer(b, p, I64), "release", 8))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def pause(typing: Any) -> Any:
     """A hint that this is a waiting loop."""
 
@@ -71,7 +71,7 @@ def _number(value: int, kind: Any = I64) -> Any:
     return ir.Constant(kind, value)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def sleep_on(typing: Any, address: Any, value: Any) -> Any:
     """Sleep while the lower 32 bits at the address are ``value``; may wake for no reason."""
 
@@ -89,7 +89,7 @@ def sleep_on(typing: Any, address: Any, value: Any) -> Any:
     return _simple(types.none, (types.int64, types.int64), emit)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def wake_all(typing: Any, address: Any) -> Any:
     """Wake all who sleep on the address."""
 

@@ -20,7 +20,7 @@ def _at(b: Any, base: Any, stride: Any, j: int) -> Any:
 def zeros(kind: Any, n: int) -> Any:
     """An intrinsic without arguments: a tile of n zero vectors."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any) -> Any:
         zero = ir.Constant(kind.ll, [0.0 if kind.floating else 0] * kind.n)
         return types.UniTuple(kind, n)(), lambda context, b, sig, args: pack(b, [zero] * n)
@@ -31,7 +31,7 @@ def zeros(kind: Any, n: int) -> Any:
 def loader(kind: Any, n: int) -> Any:
     """An intrinsic (address, stride): n vectors."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, p: Any, stride: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             return pack(b, [load(b, _at(b, *args, j), kind.ll) for j in range(n)])
@@ -44,7 +44,7 @@ def loader(kind: Any, n: int) -> Any:
 def broadcaster(n: int, doublings: int = 0) -> Any:
     """An intrinsic (address): n vectors of int32, each one number at address + 4*j, times 2^doublings, in every lane."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, p: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             out = [splat(b, load(b, offset(b, args[0], 4 * j), I32), 16) for j in range(n)]
@@ -58,7 +58,7 @@ def broadcaster(n: int, doublings: int = 0) -> Any:
 def half_of(which: int) -> Any:
     """An intrinsic (tile): its first (0) or last (1) half."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, tile: Any) -> Any:
         n = tile.count // 2
         kind = types.UniTuple(tile.dtype, n)
@@ -67,7 +67,7 @@ def half_of(which: int) -> Any:
     return f
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def tile_store(typing: Any, p: Any, stride: Any, tile: Any) -> Any:
     """Every vector to p + j*stride."""
 
@@ -79,7 +79,7 @@ def tile_store(typing: Any, p: Any, stride: Any, tile: Any) -> Any:
     return types.none(types.int64, types.int64, tile), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def tile_fma(typing: Any, acc: Any, v: Any, p: Any, stride: Any) -> Any:
     """acc[j] = v * (the float at p + j*stride) + acc[j]."""
 
@@ -93,46 +93,27 @@ def tile_fma(typing: Any, acc: Any, v: Any, p: Any, stride: Any) -> Any:
     return acc(acc, v, types.int64, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def tile_mul(typing: Any, tile: Any, v: Any) -> Any:
     """tile[j] * v."""
     return tile(tile, v), lambda context, b, sig, args: pack(b, [b.fmul(x, args[1]) for x in unpack(b, args[0])])
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def tile_scaled(typing: Any, acc: Any, dot: Any, d: Any, p: Any) -> Any:
-    """acc[j] = float(dot[j]) * 2^e * d + acc[j]; p + 4*j: the integer e << 23, e >= 0.
-
-    The power of two is an integer addition to the exponent, on a port that the multiplier does not use. A dot of zero becomes
-    2^(e - 127), which no sum notices: the smallest step of x is 2^-24 of its largest.
-    """
+    """acc[j] = (float(dot[j]) * the float at p + 4*j) * d + acc[j]."""
 
     def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
         out = []
         for j, (a, v) in enumerate(zip(unpack(b, args[0]), unpack(b, args[1]), strict=True)):
-            e = splat(b, load(b, offset(b, args[3], 4 * j), I32), 16)
-            scaled = b.bitcast(b.add(b.bitcast(b.sitofp(v, FLOATS.ll), INTS.ll), e), FLOATS.ll)
-            out.append(fused(b, scaled, args[2], a))
+            step = splat(b, load(b, offset(b, args[3], 4 * j), F32), 16)
+            out.append(fused(b, b.fmul(b.sitofp(v, FLOATS.ll), step), args[2], a))
         return pack(b, out)
 
     return acc(acc, dot, d, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def tile_finish(typing: Any, acc: Any, scale: Any, init: Any, init_stride: Any, out: Any, out_stride: Any) -> Any:
-    """out[j] = acc[j] * (the float at scale + 4*j) + init[j], 16 floats at out + j*out_stride."""
-
-    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        for j, a in enumerate(unpack(b, args[0])):
-            s = splat(b, load(b, offset(b, args[1], 4 * j), F32), 16)
-            start = load(b, _at(b, args[2], args[3], j), FLOATS.ll)
-            store(b, fused(b, a, s, start), _at(b, args[4], args[5], j))
-        return context.get_dummy_value()
-
-    return types.none(acc, *[types.int64] * 5), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def tile_plus(typing: Any, acc: Any, init: Any, init_stride: Any, out: Any, out_stride: Any) -> Any:
     """out[j] = acc[j] + init[j], 16 floats at out + j*out_stride."""
 
@@ -145,7 +126,7 @@ def tile_plus(typing: Any, acc: Any, init: Any, init_stride: Any, out: Any, out_
     return types.none(acc, *[types.int64] * 4), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def stack(typing: Any, size: Any) -> Any:
     """Address of a literal number of bytes in the stack frame, aligned to 64."""
     if not isinstance(size, types.IntegerLiteral):

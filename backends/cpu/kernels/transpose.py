@@ -27,7 +27,7 @@ def _pick(order: list[int]) -> list[int]:
     return [i % 4 + group + 16 * (i // 4) for group in _LANES for i in order]
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def words4(typing: Any, base: Any, stride: Any, rows: Any) -> Any:
     """16 bytes of each of 16 rows -> 4 vectors; vector k, lane r: 4-byte word k of row r. Rows beyond ``rows`` repeat the last."""
 
@@ -46,7 +46,7 @@ def words4(typing: Any, base: Any, stride: Any, rows: Any) -> Any:
 
 
 def _gathered(element: Any, gives: Any, vector: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, base: Any, stride: Any, rows: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             out = ir.Constant(vector, ir.Undefined)

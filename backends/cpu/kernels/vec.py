@@ -45,7 +45,7 @@ from localllm.backends.cpu.kernels.ir import (
 
 def _operator(op: Any, integer: str | None, floating: str | None) -> None:
     @infer_global(op)
-    class _Typer(AbstractTemplate):  # type: ignore[misc]
+    class _Typer(AbstractTemplate):
         def generic(self, args: Any, kws: Any) -> Any:
             if len(args) == 2 and isinstance(args[0], Vec) and args[0] == args[1]:
                 return signature(args[0], *args) if (floating if args[0].floating else integer) else None
@@ -72,7 +72,7 @@ for _op, _int, _float in (
 def unary(takes: Vec, gives: Any, emit: Callable[[Any, Any], Any]) -> Any:
     """An intrinsic of one vector."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, x: Any) -> Any:
         return gives(takes), lambda context, b, sig, args: emit(b, args[0])
 
@@ -82,7 +82,7 @@ def unary(takes: Vec, gives: Any, emit: Callable[[Any, Any], Any]) -> Any:
 def binary(kind: Vec, emit: Callable[[Any, Any, Any], Any]) -> Any:
     """An intrinsic of two vectors of one kind."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, x: Any, y: Any) -> Any:
         return kind(kind, kind), lambda context, b, sig, args: emit(b, *args)
 
@@ -93,7 +93,7 @@ def binary(kind: Vec, emit: Callable[[Any, Any, Any], Any]) -> Any:
 
 
 def _loader(gives: Any, emit: Callable[[Any, Any], Any]) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, address: Any) -> Any:
         return gives(types.int64), lambda context, b, sig, args: emit(b, args[0])
 
@@ -106,7 +106,7 @@ def storer(kind: Vec) -> Any:
 
 
 def _storer(takes: Any, emit: Callable[[Any, Any, Any], Any]) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, address: Any, value: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             emit(b, args[1], args[0])
@@ -146,7 +146,7 @@ def _bfloat(b: Any, x: Any) -> Any:
     return b.bitcast(b.shl(b.zext(x, INTS.ll), constant(INTS.ll, 16)), FLOATS.ll)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def scatter4(typing: Any, address: Any, stride: Any, v: Any) -> Any:
     """Four groups of 4 bytes (of 16) to address + k*stride."""
 
@@ -164,7 +164,7 @@ def scatter4(typing: Any, address: Any, stride: Any, v: Any) -> Any:
 
 
 def _splatter(kind: Vec) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, x: Any) -> Any:
         return kind(kind.scalar), lambda context, b, sig, args: splat(b, args[0], kind.n)
 
@@ -185,26 +185,26 @@ vmax = binary(FLOATS, lambda b, x, y: b.select(b.fcmp_ordered(">", x, y), x, y))
 vmin = binary(FLOATS, lambda b, x, y: b.select(b.fcmp_ordered("<", x, y), x, y))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def fma(typing: Any, x: Any, y: Any, z: Any) -> Any:
     """x*y + z, vectors or scalars."""
     return x(x, x, x), lambda context, b, sig, args: fused(b, *args)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def bits_of(typing: Any, x: Any) -> Any:
     """The bits of a float."""
     return types.int32(types.float32), lambda context, b, sig, args: b.bitcast(args[0], I32)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def float_of(typing: Any, x: Any) -> Any:
     """The float of these bits."""
     return types.float32(types.int32), lambda context, b, sig, args: b.bitcast(args[0], F32)
 
 
 def _shifter(emit: str) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, x: Any, bits: Any) -> Any:
         if isinstance(bits, types.IntegerLiteral):
             n = bits.literal_value
@@ -219,7 +219,7 @@ shl, shr = _shifter("shl"), _shifter("lshr")
 
 
 def _reduction(kind: Vec, step: Callable[[Any, Any, Any], Any]) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, x: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             value = args[0]
@@ -238,7 +238,7 @@ hmax = _reduction(FLOATS, lambda b, x, y: b.select(b.fcmp_ordered(">", x, y), x,
 hsum_i = _reduction(INTS, lambda b, x, y: b.add(x, y))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def keep_if(typing: Any, x: Any, first: Any, last: Any, other: Any) -> Any:
     """Lane i keeps x where first <= i <= last, else it is ``other``."""
 
@@ -254,7 +254,7 @@ def keep_if(typing: Any, x: Any, first: Any, last: Any, other: Any) -> Any:
 def lanes(indices: list[int]) -> Any:
     """An intrinsic that picks lanes of two vectors of floats."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def f(typing: Any, x: Any, y: Any) -> Any:
         return FLOATS(FLOATS, FLOATS), lambda context, b, sig, args: shuffle(b, *args, indices)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from localllm import quant
 from localllm.backends.cpu.arguments_matmul import EMBED, MATMUL, QUANTISE, REPACK
-from localllm.backends.cpu.layout import FLOATS, LAYOUTS, MANY, X_BLOCK, X_EXPONENT, activation_bytes, padded
+from localllm.backends.cpu.layout import FLOATS, LAYOUTS, MANY, X_BLOCK, X_STEP, activation_bytes, padded
 from localllm.backends.cpu.records import ROWS, TOKENS, float_bits
 from localllm.backends.cpu.weights import layout_of, pack_kernel
 from tests.backends.cpu.driver import Driver, Register
@@ -99,12 +99,10 @@ def rounded(driver: Driver, x: Register) -> NDArray[np.float64]:
     """What quantised rows stand for, in float64."""
     rows, columns = x.data.shape
     _, memory = quantise(driver, x, 1)
-    tiles = memory.reshape(rows, -1)
-    parts = tiles[:, :-4].reshape(rows, columns // 32, X_BLOCK)
-    exponent = parts[:, :, X_EXPONENT : X_EXPONENT + 4].copy().view(np.int32)[..., 0] >> 23
-    base = tiles[:, -4:].copy().view(np.float32)[:, 0].astype(np.float64)
-    steps = base[:, None, None] * 2.0 ** exponent[:, :, None]
-    return (parts[:, :, :32].view(np.int8) * steps).reshape(rows, columns)
+    blocks = memory.reshape(rows, columns // 32, X_BLOCK)
+    steps = blocks[:, :, X_STEP : X_STEP + 4].copy().view(np.float32).astype(np.float64)
+    exact: NDArray[np.float64] = (blocks[:, :, :32].view(np.int8) * steps).reshape(rows, columns)
+    return exact
 
 
 def multiply(driver: Driver, matrix: Packed, x: Register, n: int, init: Register | None = None) -> Register:

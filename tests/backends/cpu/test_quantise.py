@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from localllm.backends.cpu.layout import X_C8, X_C16, X_C32A, X_C32B, X_C128, X_SUM, X_SUM_A
+from localllm.backends.cpu.layout import X_C8, X_C16, X_C32A, X_C32B, X_C128, X_STEP, X_SUM, X_SUM_A
 from localllm.backends.cpu.lower import COLUMNS
 from tests.backends.cpu import matrices
 from tests.backends.cpu.driver import Driver
@@ -16,14 +16,14 @@ def test_every_value_is_within_half_a_step() -> None:
     x = driver.register(rng.standard_normal((3, 256)) * np.exp(3 * rng.standard_normal((3, 256))))
     error = np.abs(matrices.rounded(driver, x) - x.data).reshape(3, 8, 32)
     largest = np.abs(x.data).reshape(3, 8, 32).max(-1, keepdims=True)
-    assert (error <= largest / 127 * 1.0001).all()  # a step is at most 2/127 of the block's largest value
+    assert (error <= largest / 254 * 1.0001).all()
 
 
 def test_sums_beside_the_values() -> None:
     driver, rng = Driver(), np.random.default_rng(1)
     x = driver.register(rng.standard_normal((1, 64)))
     _, memory = matrices.quantise(driver, x, 1)
-    for block in memory[:-4].reshape(2, 64):
+    for block in memory.reshape(2, 64):
         q = block[:32].view(np.int8).astype(int)
         ints = {at: int(block[at : at + 4].view(np.int32)[0]) for at in (X_C8, X_C16, X_C32A, X_C32B, X_C128)}
         total = q.sum()
@@ -44,12 +44,16 @@ def test_tiles_hold_the_same_as_single_columns(n: int) -> None:
 
 
 @pytest.mark.parametrize(("value", "zero"), [(0.0, True), (1e-35, True), (np.nan, False), (np.inf, False), (-np.inf, False)])
-def test_rows_without_a_step(value: float, zero: bool) -> None:
+def test_blocks_without_a_step(value: float, zero: bool) -> None:
     driver = Driver()
-    x = driver.register(np.zeros((1, 64), np.float32))
+    x = driver.register(np.ones((1, 96), np.float32))
+    x.data[0, 32:64] = 0
     x.data[0, 40] = value
-    base = matrices.quantise(driver, x, 1)[1][-4:].view(np.float32)[0]
-    assert base == 0 if zero else np.isnan(base)
+    blocks = matrices.quantise(driver, x, 1)[1].reshape(3, 64)
+    steps = blocks[:, X_STEP : X_STEP + 4].copy().view(np.float32)[:, 0]
+    assert steps[[0, 2]] == pytest.approx(1 / 127)
+    assert steps[1] == 0 if zero else np.isnan(steps[1])
+    assert not blocks[1, :X_STEP].any()
 
 
 def test_norm_on_the_way() -> None:
