@@ -187,7 +187,7 @@ def write_file(path: Path, metadata: Mapping[str, Any], tensors: Mapping[str, Ar
             info = by_name(tensor.type)
             shape = (*tensor.shape[:-1], tensor.shape[-1] // info.block_bytes * info.block_size)
             # Signed bytes: for unsigned ones the writer looks sizes up in its own table, which lacks the newest types.
-            writer.add_tensor(name, tensor.view(np.ndarray).view(np.int8), raw_shape=shape, raw_dtype=info.id)  # type: ignore[arg-type]
+            writer.add_tensor(name, tensor.view(np.ndarray).view(np.int8), raw_shape=shape, raw_dtype=info.id)
         elif tensor is not None:
             writer.add_tensor(name, tensor)
     writer.write_header_to_file()

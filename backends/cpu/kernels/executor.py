@@ -106,7 +106,7 @@ def stop() -> Callable[..., None]:
 
 
 @helper
-def _next_job(sync: int, seen: int) -> int:
+def _next_job(sync: int, seen: int) -> Any:
     for _ in range(_IDLE_SPIN):
         job = atomic_load(sync + 8 * JOB)
         if job != seen and job & 1 == 0:

@@ -105,7 +105,7 @@ def wake_all(typing: Any, address: Any) -> Any:
 
 
 @helper
-def take(counter: int) -> int:
+def take(counter: int) -> Any:
     """The next piece of a row's work."""
     return atomic_add(counter, 1)
 

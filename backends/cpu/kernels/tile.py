@@ -34,7 +34,7 @@ def loader(kind: Any, n: int) -> Any:
     @intrinsic
     def f(typing: Any, p: Any, stride: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            return pack(b, [load(b, _at(b, *args, j), kind.ll) for j in range(n)])
+            return pack(b, [load(b, _at(b, args[0], args[1], j), kind.ll) for j in range(n)])
 
         return types.UniTuple(kind, n)(types.int64, types.int64), generate
 

@@ -32,7 +32,7 @@ def words4(typing: Any, base: Any, stride: Any, rows: Any) -> Any:
     """16 bytes of each of 16 rows -> 4 vectors; vector k, lane r: 4-byte word k of row r. Rows beyond ``rows`` repeat the last."""
 
     def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
-        line = [load(b, _row(b, *args, r), ir.VectorType(I32, 4)) for r in range(16)]
+        line = [load(b, _row(b, args[0], args[1], args[2], r), ir.VectorType(I32, 4)) for r in range(16)]
         quads = []
         for q in range(4):  # 4 words of the rows q, 4 + q, 8 + q, 12 + q
             low = shuffle(b, line[q], line[q + 4], range(8))
@@ -51,7 +51,7 @@ def _gathered(element: Any, gives: Any, vector: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             out = ir.Constant(vector, ir.Undefined)
             for r in range(16):
-                out = b.insert_element(out, load(b, _row(b, *args, r), element), ir.Constant(I32, r))
+                out = b.insert_element(out, load(b, _row(b, args[0], args[1], args[2], r), element), ir.Constant(I32, r))
             present = b.icmp_signed("<", ir.Constant(ir.VectorType(I64, 16), list(range(16))), splat(b, args[2], 16))
             return b.bitcast(b.select(present, out, constant(vector, 0)), gives.ll)
 

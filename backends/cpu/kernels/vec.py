@@ -52,7 +52,7 @@ def _operator(op: Any, integer: str | None, floating: str | None) -> None:
             return None
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return getattr(builder, floating if sig.args[0].floating else integer)(*args)
+        return getattr(builder, str(floating if sig.args[0].floating else integer))(*args)
 
     lower_builtin(op, Vec, Vec)(lower)
 
@@ -256,7 +256,7 @@ def lanes(indices: list[int]) -> Any:
 
     @intrinsic
     def f(typing: Any, x: Any, y: Any) -> Any:
-        return FLOATS(FLOATS, FLOATS), lambda context, b, sig, args: shuffle(b, *args, indices)
+        return FLOATS(FLOATS, FLOATS), lambda context, b, sig, args: shuffle(b, args[0], args[1], indices)
 
     return f
 

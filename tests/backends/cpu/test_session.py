@@ -39,7 +39,8 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def all_logits(path: Path, threads: int, batch: int, sizes: Sequence[int] = ()) -> Float:
     """Logits of every token, fed in pieces of these sizes, then of ``batch``."""
     with run.session(path, "cpu", Options(threads, batch)) as session:
-        line, found, at = session.new_line(), [], 0
+        line, at = session.new_line(), 0
+        found: list[Float] = []
         while at < len(TOKENS):
             n = sizes[len(found)] if len(found) < len(sizes) else batch
             found.append(run.feed(session, line, TOKENS[at : at + n]))
