@@ -17,7 +17,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
 
-class _Library(CPUCodeLibrary):
+class Library(CPUCodeLibrary):
     """A library that stops after optimisation: nothing of it goes into Numba's own engine."""
 
     def _finalize_final_module(self) -> None:
@@ -40,7 +40,7 @@ def lower(function: Callable[..., None], name: str) -> Any:
     flags.no_compile = True
     flags.no_cpython_wrapper = True
     flags.no_cfunc_wrapper = True
-    library = _Library(target.codegen(), name)
+    library = Library(target.codegen(), name)
     result = compiler.compile_extra(typing, target, function, (types.int64,) * 4, types.none, flags, {}, library=library)
     library.finalize()
     module = library.module

@@ -19,22 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from localllm.backends.cpu.target import Target, current
+from localllm.folders import cache_folder
 
 KernelId = tuple[str | int, ...]
 """(module below kernels/, factory in it, arguments of the factory ...): names a kernel and says how to make it."""
-
-
-def cache_root() -> Path:
-    """The folder for compiled kernels: ``LOCALLLM_CACHE``, or the user's cache folder of the system."""
-    if given := os.environ.get("LOCALLLM_CACHE"):
-        return Path(given) / "kernels"
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "localllm" / "kernels"
 
 
 @cache
@@ -42,7 +30,8 @@ def digest(target: Target) -> str:
     """Digest of everything that the machine code depends on."""
     h = hashlib.sha256()
     here = Path(__file__).parent
-    for source in [here / "records.py", here / "compiler.py", here / "target.py", *sorted((here / "kernels").glob("*.py"))]:
+    shared = [here / f"{name}.py" for name in ("arguments", "arguments_matmul", "compiler", "layout", "records", "target")]
+    for source in [*shared, *sorted((here / "kernels").glob("*.py"))]:
         h.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     h.update(repr((target, processor(target), version("numba"), version("llvmlite"), sys.platform, sys.version_info[:2])).encode())
     return h.hexdigest()[:20]
@@ -66,7 +55,7 @@ class KernelCache:
 
         self._llvm = llvm
         self.target = target
-        self.folder = cache_root() / f"{target.name}-{digest(target)}"
+        self.folder = cache_folder() / "kernels" / f"{target.name}-{digest(target)}"
         for start in ("initialize", "initialize_native_target", "initialize_native_asmprinter"):
             with contextlib.suppress(RuntimeError):  # newer llvmlite does this by itself and says so
                 getattr(llvm, start)()

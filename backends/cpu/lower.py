@@ -246,5 +246,5 @@ class _Emitter:
         if self.n == MANY:
             yield Row(("attention_many", "attend_many"), words_, [op.q, cache], [op.out])
         else:
-            yield Row(("attention_few", "attend_few"), words_, [op.q, cache], ["partials"])
+            yield Row(("attention_few", "attend_few", op.heads // op.kv_heads), words_, [op.q, cache], ["partials"])
             yield Row(("attention_few", "merge_few"), words_, ["partials"], [op.out])

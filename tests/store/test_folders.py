@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from localllm.store.folders import cache_folder, models_folder
+from localllm.folders import cache_folder
+from localllm.store.folders import models_folder
 
 
 def test_own_variable_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from numba import njit
 from numba.core.compiler import Compiler
 
-from localllm.backends.cpu.compiler import _Library
+from localllm.backends.cpu.compiler import Library
 
 
-class _HelperLibrary(_Library):
+class _HelperLibrary(Library):
     """A library that nothing is executed of: Numba asks it for an address and to fill in an environment."""
 
     def get_pointer_to_function(self, name: str) -> int:
