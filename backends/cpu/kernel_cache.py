@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from localllm.backends.cpu.target import Target, current
+from localllm.backends.cpu.target import Target, current, processor
 from localllm.folders import cache_folder
 
 KernelId = tuple[str | int, ...]
@@ -35,16 +35,6 @@ def digest(target: Target) -> str:
         h.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     h.update(repr((target, processor(target), version("numba"), version("llvmlite"), sys.platform, sys.version_info[:2])).encode())
     return h.hexdigest()[:20]
-
-
-@cache
-def processor(target: Target) -> str:
-    """The processor that LLVM tunes for: this one where the target is its best, so that cache folders can travel between machines."""
-    import llvmlite.binding as llvm
-
-    from localllm.backends.cpu.target import available
-
-    return str(llvm.get_host_cpu_name()) if available()[0] == target.name else target.cpu
 
 
 class KernelCache:

@@ -69,6 +69,14 @@ def available() -> list[str]:
     return [name for name, (needs, _) in family().items() if needs <= host_features()]
 
 
+@cache
+def processor(target: Target) -> str:
+    """The processor that LLVM tunes for: this one where the target is its best, so that cache folders can travel between machines."""
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_host_cpu_name()) if available()[0] == target.name else target.cpu
+
+
 _chosen: tuple[str, Target] | None = None
 
 

@@ -15,10 +15,10 @@ from numba import njit
 from localllm.backends.cpu.arguments_matmul import MATMUL
 from localllm.backends.cpu.kernels.codes import dotter, unpacker
 from localllm.backends.cpu.kernels.helper import helper
-from localllm.backends.cpu.kernels.ir import FLOATS, INTS
+from localllm.backends.cpu.kernels.ir import AHEAD, FLOATS, INTS
 from localllm.backends.cpu.kernels.scales import scales_of
 from localllm.backends.cpu.kernels.sync import take
-from localllm.backends.cpu.kernels.tile import broadcaster, half_of, tile_fma, tile_plus, tile_scaled, zeros
+from localllm.backends.cpu.kernels.tile import broadcaster, half_of, prefetcher, tile_fma, tile_plus, tile_scaled, zeros
 from localllm.backends.cpu.kernels.vec import ld_f, ld_i64, st_f
 from localllm.backends.cpu.layout import LAYOUTS, MANY, X_BLOCK, X_C8, X_C16, X_C32A, X_C128, X_STEP, X_SUM, X_SUM_A, Layout
 from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES
@@ -89,6 +89,7 @@ def group_of(layout: Layout, n: int) -> Any:
     """(w, records, x, init, init_stride, out, out_stride): 64 rows x n columns, n at most 4."""
     step, zero, block = _stepper(layout, n), zeros(FLOATS, n), X_BLOCK * n
     tile, values, sub, head, subs = layout.tile_bytes, 4 * layout.tile_bytes, layout.sub_bytes, layout.head, layout.qk // 32
+    ahead, fetch = AHEAD, prefetcher(sub // 64)
 
     @helper
     def group(w: int, records: int, x: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
@@ -100,6 +101,8 @@ def group_of(layout: Layout, n: int) -> Any:
             top = w
             w += head
             for _ in range(subs):
+                if ahead:
+                    fetch(w + ahead)
                 a0 = step(a0, w, w + values, top, 0, x)
                 a1 = step(a1, w + tile, w + values, top, 1, x)
                 a2 = step(a2, w + 2 * tile, w + values, top, 2, x)

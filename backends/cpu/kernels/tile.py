@@ -10,7 +10,23 @@ from numba import types
 from numba.core import cgutils
 from numba.core.extending import intrinsic
 
-from localllm.backends.cpu.kernels.ir import F32, FLOATS, I8, I32, I64, INTS, constant, fused, load, offset, pack, splat, store, unpack
+from localllm.backends.cpu.kernels.ir import (
+    F32,
+    FLOATS,
+    I8,
+    I32,
+    I64,
+    INTS,
+    call,
+    constant,
+    fused,
+    load,
+    offset,
+    pack,
+    splat,
+    store,
+    unpack,
+)
 
 
 def _at(b: Any, base: Any, stride: Any, j: int) -> Any:
@@ -124,6 +140,23 @@ def tile_plus(typing: Any, acc: Any, init: Any, init_stride: Any, out: Any, out_
         return context.get_dummy_value()
 
     return types.none(acc, *[types.int64] * 4), generate
+
+
+def prefetcher(lines: int) -> Any:
+    """An intrinsic (address): asks for so many cache lines from there on. Addresses need not exist."""
+
+    @intrinsic
+    def f(typing: Any, p: Any) -> Any:
+        def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+            for i in range(lines):
+                line = b.inttoptr(offset(b, args[0], 64 * i), I8.as_pointer())
+                read, everywhere, data = (ir.Constant(I32, n) for n in (0, 3, 1))
+                call(b, "llvm.prefetch.p0", ir.VoidType(), [line, read, everywhere, data])
+            return context.get_dummy_value()
+
+        return types.none(types.int64), generate
+
+    return f
 
 
 @intrinsic
