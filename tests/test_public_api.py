@@ -26,7 +26,8 @@ def parameters(function: object) -> str:
 
 
 def test_the_names() -> None:
-    assert localllm.__all__ == ["Event", "LocalLLMError", "Model", "Result", "Tokenizer", "generate", "load", "open_gguf", "quant"]
+    names = ["ChatTemplate", "Event", "LocalLLMError", "Model", "Result", "Tokenizer", "generate", "load", "open_gguf", "quant"]
+    assert localllm.__all__ == names
     assert sorted(dir(localllm)) == sorted([*localllm.__all__, "__version__"])
     for name in localllm.__all__:
         assert getattr(localllm, name) is not None
