@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -95,6 +96,13 @@ class Line(Protocol):
 
 class Session(Protocol):
     """A compiled Program with its storage."""
+
+    @property
+    def threads(self) -> int:
+        """How many threads compute."""
+
+    def profile(self) -> AbstractContextManager[dict[str, float]]:
+        """While it is open, seconds by kind of work are added up in the dictionary. Slows the session down a little."""
 
     def new_line(self) -> Line: ...
 

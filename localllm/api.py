@@ -104,13 +104,22 @@ def generate(name_or_path: str | os.PathLike[str], prompt: prompts.Prompt, **opt
 class Model:
     """A loaded model. Made by ``load``; a context manager.
 
-    ``metadata``: the file's. ``program``: what it computes. ``context``: the tokens that a line may have.
+    ``metadata``: the file's. ``program``: what it computes. ``backend``: the name of what computes it. ``context``: the tokens that a
+    line may have.
     """
 
     def __init__(
-        self, session: Session, program: Program, metadata: Mapping[str, Any], tokenizer: Background[Tokenizer], *, context: int, batch: int
+        self,
+        session: Session,
+        program: Program,
+        metadata: Mapping[str, Any],
+        tokenizer: Background[Tokenizer],
+        *,
+        backend: str,
+        context: int,
+        batch: int,
     ) -> None:
-        self.program, self.metadata, self.context = program, metadata, context
+        self.program, self.metadata, self.backend, self.context = program, metadata, backend, context
         self._session, self._tokenizer, self._batch = session, tokenizer, batch
         self._lines: weakref.WeakSet[Stepper] = weakref.WeakSet()
         self._open = True
@@ -145,6 +154,17 @@ class Model:
     ) -> Stream:
         """As ``generate``, but an iterator of events; the last one carries the result. It may be left or closed at any point."""
         return self._stream(prompt, generation.make(options), progress)
+
+    @property
+    def threads(self) -> int:
+        """How many threads compute."""
+        return self._session.threads
+
+    def profile(self, run: Callable[[], object]) -> dict[str, float]:
+        """Seconds by kind of work while ``run`` uses this model, longest first."""
+        with self._session.profile() as seconds:
+            run()
+        return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
     def logits(self, tokens: Sequence[int], *, last: int = 1) -> Float:
         """The logits after each of the ``last`` tokens of a fresh line: (last, V) float32, for evaluation and tests."""
@@ -200,12 +220,13 @@ def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:
         # The vocabulary is built while the weights are read: half a second that nobody waits for.
         tokenizer = Background(_tokenizer_of(file.metadata))
         program = build(file)
-        session = _start(program, file, path, chosen)
-    return Model(session, program, file.metadata, tokenizer, context=chosen.ctx or program.context, batch=chosen.batch)
+        backend = backends.get(chosen.backend)
+        session = _start(backend, program, file, path, chosen)
+    context = chosen.ctx or program.context
+    return Model(session, program, file.metadata, tokenizer, backend=backend.name, context=context, batch=chosen.batch)
 
 
-def _start(program: Program, source: TensorSource, path: Path, chosen: LoadOptions) -> Session:
-    backend = backends.get(chosen.backend)
+def _start(backend: Backend, program: Program, source: TensorSource, path: Path, chosen: LoadOptions) -> Session:
     _require_support(backend, program, source, path)
     options = Options(threads=chosen.threads, batch=chosen.batch)
     memory.require(backend.memory(program, source, options), path.name, force=chosen.force)

@@ -67,3 +67,9 @@ EXPERTS = Record(
     "groups",  # groups of 64 rows of one expert
     "rows",  # address of T
 )
+PEAK = Record(
+    "memory",  # what is read
+    "piece",  # bytes at once, a multiple of 256
+    "pieces",  # how many pieces of work
+    "rounds",  # of dot products in a piece
+)

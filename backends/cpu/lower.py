@@ -50,6 +50,8 @@ class Tape:
     rows: NDArray[np.int64]
     counters: NDArray[np.int64]
     pace: Pace
+    kinds: list[str]
+    """What each row does, for profiles."""
     keep: list[object] = field(default_factory=list)
 
 
@@ -70,7 +72,11 @@ def assemble(rows: Sequence[Row], addresses: dict[KernelId, int]) -> Tape:
     for i, row in enumerate(rows):
         records[i, : len(row.words)] = row.words
         table[i] = addresses[row.kernel], records[i].ctypes.data, counters[i].ctypes.data, barriers[i]
-    return Tape(table, counters, Pace(barriers), [records])
+    return Tape(table, counters, Pace(barriers), [_kind(row.kernel) for row in rows], [records])
+
+
+def _kind(kernel: KernelId) -> str:
+    return " ".join(str(part) for part in kernel if not isinstance(part, int))
 
 
 def _barriers(rows: Sequence[Row]) -> list[bool]:

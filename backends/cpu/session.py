@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
@@ -28,7 +30,7 @@ from localllm.backends.cpu.records import (
     WANT,
     WANTED,
 )
-from localllm.backends.cpu.threads import default_threads, team
+from localllm.backends.cpu.threads import Stopwatch, default_threads, team
 from localllm.backends.cpu.weights import Weights
 from localllm.errors import BackendError, UnsupportedError
 from localllm.model.program import Attend, Program, Rope
@@ -53,6 +55,8 @@ class CpuSession:
         self._pool = Pool(layer_offsets(program)[1])
         self._tapes: dict[tuple[int, int], Tape] = {}
         self._closed = False
+        self._lock = threading.Lock()
+        self._profile: dict[str, float] | None = None
         self._prepare([(part, n) for part in (0, 1) for n in (1, MANY)], progress)
 
     def _prepare(self, wanted: Sequence[tuple[int, int]], progress: Progress | None = None) -> None:
@@ -60,6 +64,20 @@ class CpuSession:
         rows = {key: self._lowering.rows(*key) for key in wanted if key not in self._tapes}
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)
         self._tapes |= {key: assemble(tape, addresses) for key, tape in rows.items()}
+
+    @property
+    def threads(self) -> int:
+        """How many threads compute."""
+        return self._threads
+
+    @contextmanager
+    def profile(self) -> Iterator[dict[str, float]]:
+        """Seconds by kernels, those together that no barrier separates."""
+        self._profile = seconds = dict[str, float]()
+        try:
+            yield seconds
+        finally:
+            self._profile = None
 
     def new_line(self) -> PagedLine:
         """An empty line."""
@@ -70,7 +88,11 @@ class CpuSession:
         self._closed = True
 
     def forward(self, batch: Sequence[Chunk]) -> Outputs:
-        """Append every chunk to its line and compute what is wanted."""
+        """Append every chunk to its line and compute what is wanted. Calls from several threads wait for each other."""
+        with self._lock:
+            return self._forward(batch)
+
+    def _forward(self, batch: Sequence[Chunk]) -> Outputs:
         lines = self._check(batch)
         for chunk, line in zip(batch, lines, strict=True):
             line.reserve(len(chunk.tokens))
@@ -174,4 +196,5 @@ class CpuSession:
             self._prepare([key])
         tape = self._tapes[key]
         tape.counters[:] = 0
-        team().run(tape.rows, self._buffers.state, self._threads, tape.pace, rows)
+        pace = tape.pace if self._profile is None else Stopwatch(tape.pace, tape.kinds, self._profile)
+        team().run(tape.rows, self._buffers.state, self._threads, pace, rows)

@@ -132,6 +132,31 @@ class Pace:
         self._seconds = seconds / work
 
 
+class Stopwatch(Pace):
+    """Stops behind every barrier of a tape, and adds up in ``profile`` the seconds of the rows between two of them, by their kinds."""
+
+    def __init__(self, pace: Pace, kinds: Sequence[str], profile: dict[str, float]) -> None:
+        self._cuts, self._index, self._seconds = pace._cuts, pace._index, float("inf")
+        self._kinds, self._profile = kinds, profile
+        self._from, self._since = 0, time.perf_counter()
+
+    def next(self, row: int, work: int) -> int:
+        """The row to stop before."""
+        self._note(row)
+        return super().next(row, work)
+
+    def took(self, seconds: float, work: int) -> None:
+        """The tape is done."""
+        self._note(len(self._kinds))
+
+    def _note(self, row: int) -> None:
+        now = time.perf_counter()
+        if row > self._from:
+            kind = " + ".join(dict.fromkeys(self._kinds[self._from : row]))
+            self._profile[kind] = self._profile.get(kind, 0.0) + now - self._since
+        self._from, self._since = row, now
+
+
 _team: Team | None = None
 _lock = threading.Lock()
 

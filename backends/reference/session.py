@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 
 import numpy as np
@@ -59,6 +61,21 @@ class ReferenceSession:
         self._program = program
         self._weights: Weights | None = weights
         self._options = options
+        self._profile: dict[str, float] | None = None
+
+    @property
+    def threads(self) -> int:
+        """NumPy decides; we use one."""
+        return 1
+
+    @contextmanager
+    def profile(self) -> Iterator[dict[str, float]]:
+        """Seconds by kind of operation."""
+        self._profile = seconds = dict[str, float]()
+        try:
+            yield seconds
+        finally:
+            self._profile = None
 
     def new_line(self) -> ReferenceLine:
         """An empty line."""
@@ -75,7 +92,11 @@ class ReferenceSession:
         rows = self._rows(batch)
         state = ops.State(weights, rows, {})
         for op in program.ops:
+            started = time.perf_counter()
             ops.run(op, state)
+            if self._profile is not None:
+                kind = type(op).__name__
+                self._profile[kind] = self._profile.get(kind, 0.0) + time.perf_counter() - started
         for row in rows:
             row.line.grow(len(row.tokens))
         return Outputs(_split(state.registers[program.result], [len(row.want) for row in rows]))

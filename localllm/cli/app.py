@@ -11,7 +11,7 @@ from localllm import __version__
 from localllm.chat import terminal
 from localllm.errors import LocalLLMError, OutOfMemoryError
 
-COMMANDS = ("run", "pull", "list", "show", "tokenize", "perplexity")
+COMMANDS = ("run", "pull", "list", "show", "tokenize", "perplexity", "bench")
 """In the order that the help shows them. Each is a module of this package with a click command ``command``."""
 
 INTERRUPTED = 130

@@ -19,6 +19,7 @@ _WORDS = {
     "compile": "compiling for this machine (once)",
     "prompt": "reading the prompt",
     "perplexity": "scoring",
+    "bench": "timing",
 }
 _BYTES = ("download", "load")
 

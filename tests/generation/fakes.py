@@ -6,6 +6,7 @@ import codecs
 import re
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -69,6 +70,10 @@ class FakeSession:
         self.rows: list[int] = []
         self.lines: list[FakeLine] = []
         self.closed = False
+        self.threads = 1
+
+    def profile(self) -> AbstractContextManager[dict[str, float]]:
+        return nullcontext({})
 
     def new_line(self) -> Line:
         return FakeLine(self)

@@ -19,6 +19,8 @@ from localllm.backends.cpu.kernel_cache import KernelId, kernels, symbol
 KERNELS: list[KernelId] = [
     ("norm", "rms_norm"),
     ("norm", "add"),
+    ("peaks", "read"),
+    ("peaks", "dots"),
     ("glu", "glu", "silu"),
     ("glu", "glu", "gelu"),
     ("rope", "rope_store", "neox"),
