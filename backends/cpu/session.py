@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from localllm.backends.base import Chunk, Float, Options, Outputs, Progress
 from localllm.backends.cpu.buffers import WANTED_ROWS, Buffers, Tables, query_tiles
+from localllm.backends.cpu.crew import Crew
 from localllm.backends.cpu.kernel_cache import kernels
 from localllm.backends.cpu.layout import MANY
 from localllm.backends.cpu.lower import Lowering, Tape, assemble, column_tile
@@ -54,6 +56,7 @@ class CpuSession:
         self._lowering = Lowering(program, weights, self._buffers, self._ropes)
         self._pool = Pool(layer_offsets(program)[1])
         self._tapes: dict[tuple[int, int], Tape] = {}
+        self._crews: dict[tuple[int, int], Crew] = {}
         self._closed = False
         self._lock = threading.Lock()
         self._profile: dict[str, float] | None = None
@@ -196,5 +199,9 @@ class CpuSession:
             self._prepare([key])
         tape = self._tapes[key]
         tape.counters[:] = 0
+        crew = self._crews.setdefault(key, Crew(self._threads))
         pace = tape.pace if self._profile is None else Stopwatch(tape.pace, tape.kinds, self._profile)
-        team().run(tape.rows, self._buffers.state, self._threads, pace, rows)
+        started = time.perf_counter()
+        team().run(tape.rows, self._buffers.state, crew.size, pace, rows)
+        if rows <= MANY:  # longer jobs differ in length, and their rows are long enough for threads to take turns
+            crew.took(time.perf_counter() - started)
