@@ -29,6 +29,16 @@ QUANTISE = Record(
     "out_bytes",  # bytes of one
     "rows",  # address of T
 )
+GATED = Record(
+    "gate",  # float32 rows
+    "gate_stride",
+    "up",
+    "up_stride",
+    "blocks",  # K / 32
+    "out",  # column tiles
+    "out_bytes",  # bytes of one
+    "rows",  # address of T
+)
 EMBED = Record(
     "w",  # packed matrix
     "records",  # records in a row; for floats K

@@ -6,6 +6,7 @@ for every number of columns that kernels exist for, when it is first needed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +23,7 @@ from localllm.backends.cpu.pages import layer_offsets
 from localllm.backends.cpu.records import LINE, ROWS, TAPE_WORDS, WANTED, float_bits
 from localllm.backends.cpu.threads import Pace
 from localllm.backends.cpu.weights import Matrix, Weights
-from localllm.model.program import GLU, Add, Attend, Embed, Last, Linear, MoE, Op, Program, RMSNorm, Rope
+from localllm.model.program import GLU, Add, Attend, Embed, Last, Linear, MoE, Op, Program, RMSNorm, Rope, inputs
 
 COLUMNS = (1, 2, 4, MANY)
 """Column tiles that kernels exist for."""
@@ -100,6 +101,10 @@ class Lowering:
     def __init__(self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope]) -> None:
         self._program, self._weights, self._buffers, self._ropes = program, weights, buffers, ropes
         self._offsets, _ = layer_offsets(program)
+        reads = Counter(name for op in program.ops for name in inputs(op))
+        writes = Counter(op.out for op in program.ops)
+        self.read_once = {name for name in writes if reads[name] == writes[name]}
+        """Registers that are read once each time they are written: what reads them may be fused with what writes them."""
 
     def rows(self, part: int, n: int) -> list[Row]:
         """The tape's rows: part 0 before ``Last``, part 1 from there on."""
@@ -131,11 +136,15 @@ class _Emitter:
         """Rows for an operation, and for the next where both are one kernel; how many were taken."""
         if isinstance(op, Linear):
             return self.linear(op, following)
-        if isinstance(op, RMSNorm) and isinstance(following, Linear) and following.x == op.out and self._blocks(following):
-            self.quantise(op.out, self.of.matrix(following.weight).columns, op)
+        columns = self._quantised_width(following, op.out)
+        if isinstance(op, RMSNorm) and columns:
+            self.quantise(op.out, columns, op)
             return 1
         if isinstance(op, MoE):
             self.experts(op)
+            return 1
+        if isinstance(op, GLU) and columns and op.out in self.of.read_once:
+            self.gated(op, columns)
             return 1
         for row in self._simple(op):
             self.add(row)
@@ -146,8 +155,11 @@ class _Emitter:
         self.out.append(row)
         self.quantised = {k: name for k, name in self.quantised.items() if name not in row.writes}
 
-    def _blocks(self, op: Linear) -> bool:
-        return self.of.matrix(op.weight).layout not in FLOATS
+    def _quantised_width(self, op: Op | None, x: str) -> int:
+        """The width that an operation wants the register quantised in; 0 where it does not."""
+        if not isinstance(op, Linear) or op.x != x or self.of.matrix(op.weight).layout in FLOATS:
+            return 0
+        return self.of.matrix(op.weight).columns
 
     def _at(self, name: str, register: str) -> dict[str, int]:
         return {name: self.buffers.address(register), f"{name}_stride": self.buffers.stride(register)}
@@ -165,9 +177,17 @@ class _Emitter:
         if not single:
             self.quantised[columns] = x
 
+    def gated(self, op: GLU, columns: int) -> None:
+        """Column tiles of a gated unit, whose register nobody else reads."""
+        fields = {**self._at("gate", op.gate), **self._at("up", op.up), "blocks": columns // 32}
+        fields |= {"out": self.buffers.columns(columns), "out_bytes": activation_bytes(columns, self.n), "rows": self.count}
+        self.add(Row(("quantise", "gated", op.act, self.n), matrices.GATED.fill(**fields), [op.gate, op.up], [f"columns {columns}"]))
+        self.quantised[columns] = op.out
+
     def linear(self, op: Linear, following: Op | None) -> int:
         """A matrix, together with the addition of a residual that follows it."""
-        fused = following if isinstance(following, Add) and op.out in (following.a, following.b) and op.bias is None else None
+        once = op.bias is None and op.out in self.of.read_once
+        fused = following if once and isinstance(following, Add) and op.out in (following.a, following.b) else None
         matrix, init, reads, out = self.of.matrix(op.weight), self._init(op), [], op.out
         if fused:
             other = fused.b if fused.a == op.out else fused.a

@@ -142,6 +142,21 @@ class Last:
 Op = Embed | RMSNorm | Linear | Attend | GLU | MoE | Add | Last
 
 
+def inputs(op: Op) -> tuple[str, ...]:
+    """The registers that an operation reads; it writes ``op.out``."""
+    match op:
+        case Embed():
+            return ()
+        case Attend():
+            return op.q, op.k, op.v
+        case GLU():
+            return op.gate, op.up
+        case Add():
+            return op.a, op.b
+        case RMSNorm() | Linear() | MoE() | Last():
+            return (op.x,)
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """``ops`` in order; ``widths``: every register's width; ``shapes``: every weight's shape, checked against the file

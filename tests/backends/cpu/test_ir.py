@@ -19,6 +19,7 @@ from localllm.backends.cpu.kernel_cache import KernelId, kernels, symbol
 KERNELS: list[KernelId] = [
     ("norm", "rms_norm"),
     ("norm", "add"),
+    ("quantise", "gated", "silu", 8),
     ("peaks", "read"),
     ("peaks", "dots"),
     ("glu", "glu", "silu"),

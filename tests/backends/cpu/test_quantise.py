@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from localllm.backends.cpu.layout import X_C8, X_C16, X_C32A, X_C32B, X_C128, X_STEP, X_SUM, X_SUM_A
+from localllm.backends.cpu.arguments import GLU
+from localllm.backends.cpu.arguments_matmul import GATED
+from localllm.backends.cpu.layout import X_C8, X_C16, X_C32A, X_C32B, X_C128, X_STEP, X_SUM, X_SUM_A, activation_bytes
 from localllm.backends.cpu.lower import COLUMNS
 from tests.backends.cpu import matrices
 from tests.backends.cpu.driver import Driver
@@ -64,3 +66,17 @@ def test_norm_on_the_way() -> None:
     exact = x.data / np.sqrt(np.mean(np.square(x.data, dtype=np.float64), -1, keepdims=True) + 1e-5) * weight
     np.testing.assert_allclose(normed.data, exact, rtol=2e-6, atol=1e-6)
     assert np.array_equal(memory, matrices.quantise(driver, normed, 4)[1])
+
+
+@pytest.mark.parametrize("act", ["silu", "gelu"])
+@pytest.mark.parametrize("n", COLUMNS)
+def test_gated_units_on_the_way(act: str, n: int) -> None:
+    driver, rng = Driver(threads=2), np.random.default_rng(4)
+    gate, up, out = driver.register(rng.standard_normal((5, 1504))), driver.register(rng.standard_normal((5, 1504))), driver.empty(5, 1504)
+    words = {**gate.words("gate"), **up.words("up"), "rows": driver.count(5)}
+    driver.run(("glu", "glu", act), GLU, {**words, **out.words("out"), "n": 1504})
+    apart = matrices.quantise(driver, out, n)[1]
+    together = np.zeros_like(apart)
+    fields = {"blocks": 1504 // 32, "out": together.ctypes.data, "out_bytes": activation_bytes(1504, n)}
+    driver.run(("quantise", "gated", act, n), GATED, {**words, **fields})
+    assert np.array_equal(together, apart)
