@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from localllm.backends.cpu.arena import Arena, words
 from localllm.backends.cpu.arguments import few_scratch, many_scratch, partial_bytes, rope_scratch, route_scratch
 from localllm.backends.cpu.layout import LAYOUTS, MANY, activation_bytes, padded
-from localllm.backends.cpu.records import QUERIES, SCRATCH, SCRATCH_BYTES, STATE_WORDS, THREADS
+from localllm.backends.cpu.records import QUERIES, SCRATCH, SCRATCH_BYTES, STATE_WORDS
 from localllm.backends.cpu.weights import Matrix, Weights
 from localllm.model.program import Attend, Last, Linear, MoE, Program
 
@@ -37,7 +37,6 @@ class Buffers:
         self.zeros = words(max(self._strides.values()) // 8)
         self._counts: dict[tuple[int, int], NDArray[np.int64]] = {}
         self.state = words(STATE_WORDS)
-        self.state[THREADS] = threads
         self.state[SCRATCH] = self.arena.take(threads * self.scratch_bytes).ctypes.data
         self.state[SCRATCH_BYTES] = self.scratch_bytes
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba.core import compiler, types
+from numba.core import compiler, config, types
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
+
+from localllm.errors import BackendError
 
 
 class Library(CPUCodeLibrary):
@@ -31,6 +33,8 @@ class Library(CPUCodeLibrary):
 @global_compiler_lock
 def lower(function: Callable[..., None], name: str) -> Any:
     """The optimised LLVM module of a kernel; its entry point is ``name``."""
+    if config.DISABLE_JIT:
+        raise BackendError("NUMBA_DISABLE_JIT is set, and the kernels have to be compiled; unset it")
     typing, target = cpu_target.typing_context, cpu_target.target_context
     typing.refresh()
     target.refresh()

@@ -12,17 +12,22 @@ import importlib
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from localllm.backends.cpu.target import Target, current, processor
+from localllm.backends.cpu.target import Target, current, features, processor
 from localllm.folders import cache_folder
 
 KernelId = tuple[str | int, ...]
 """(module below kernels/, factory in it, arguments of the factory ...): names a kernel and says how to make it."""
+
+
+_NUMBA = {f"NUMBA_{name}" for name in ("OPT", "DEBUGINFO", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "LLVM_PASS_TIMINGS", "DEBUG")}
+"""Settings of Numba's that change what it compiles, where a user has set them."""
 
 
 @cache
@@ -33,7 +38,9 @@ def digest(target: Target) -> str:
     shared = [here / f"{name}.py" for name in ("arguments", "arguments_matmul", "compiler", "layout", "records", "target")]
     for source in [*shared, *sorted((here / "kernels").glob("*.py"))]:
         h.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    h.update(repr((target, processor(target), version("numba"), version("llvmlite"), sys.platform, sys.version_info[:2])).encode())
+    settings = sorted((name, value) for name, value in os.environ.items() if name in _NUMBA)
+    versions = version("numba"), version("llvmlite"), sys.platform, sys.version_info[:2]
+    h.update(repr((target, processor(target), features(target), versions, settings)).encode())
     return h.hexdigest()[:20]
 
 
@@ -51,19 +58,21 @@ class KernelCache:
                 getattr(llvm, start)()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.machine())
         self._addresses: dict[KernelId, int] = {}
+        self._lock = threading.RLock()
 
     def machine(self) -> Any:
         """LLVM's description of the target."""
         llvm = self._llvm
-        cpu = processor(self.target)
-        features = llvm.get_host_cpu_features().flatten() if cpu == llvm.get_host_cpu_name() else ""
         return llvm.Target.from_default_triple().create_target_machine(
-            cpu=cpu, features=features, opt=3, reloc="default", codemodel="jitdefault", jit=True
+            cpu=processor(self.target), features=features(self.target), opt=3, reloc="default", codemodel="jitdefault", jit=True
         )
 
     def addresses(self, ids: Iterable[KernelId], progress: Callable[[str, int, int], None] | None = None) -> dict[KernelId, int]:
         """The address of every kernel asked for; those that are neither loaded nor on disk are compiled, with progress("compile", i, n)."""
-        wanted = list(dict.fromkeys(ids))
+        with self._lock:
+            return self._find(list(dict.fromkeys(ids)), progress)
+
+    def _find(self, wanted: list[KernelId], progress: Callable[[str, int, int], None] | None) -> dict[KernelId, int]:
         objects = {i: self._stored(i) for i in wanted if i not in self._addresses}
         missing = [i for i, data in objects.items() if data is None]
         for done, i in enumerate(missing):
@@ -99,7 +108,10 @@ class KernelCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as f:
                 f.write(hashlib.sha256(data).digest() + data)
-            os.replace(f.name, self.folder / f"{symbol(i)}.o")
+            try:
+                os.replace(f.name, self.folder / f"{symbol(i)}.o")
+            finally:
+                Path(f.name).unlink(missing_ok=True)
         return data
 
 
@@ -108,7 +120,14 @@ def symbol(i: KernelId) -> str:
     return "localllm_" + "_".join(str(part).replace("-", "m") for part in i)
 
 
-@cache
+_kernels: KernelCache | None = None
+_lock = threading.Lock()
+
+
 def kernels() -> KernelCache:
-    """The kernel cache of this process."""
-    return KernelCache(current())
+    """The kernel cache of this process; there is never a second one, since machine code lives as long as its cache."""
+    global _kernels
+    if _kernels is None:
+        with _lock:
+            _kernels = _kernels or KernelCache(current())
+    return _kernels

@@ -10,8 +10,8 @@ from localllm.backends.cpu.arguments_matmul import PEAK
 from localllm.backends.cpu.kernel_cache import KernelId, kernels
 from localllm.backends.cpu.layout import MANY
 from localllm.backends.cpu.lower import Row, assemble
-from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES, STATE_WORDS, THREADS
-from localllm.backends.cpu.threads import team
+from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES, STATE_WORDS
+from localllm.backends.cpu.threads import Job, team
 
 _READ: KernelId = ("peaks", "read")
 _DOTS: KernelId = ("peaks", "dots")
@@ -39,7 +39,7 @@ class Meter:
         self._memory = self._arena.take(_MEMORY)
         self._memory[:] = 1
         self._state = words(STATE_WORDS)
-        self._state[THREADS], self._state[SCRATCH_BYTES] = threads, _SCRATCH
+        self._state[SCRATCH_BYTES] = _SCRATCH
         self._state[SCRATCH] = self._arena.take(threads * _SCRATCH).ctypes.data
 
     def measure(self) -> Ceilings:
@@ -53,5 +53,5 @@ class Meter:
         record = PEAK.fill(memory=self._memory.ctypes.data, piece=_PIECE, pieces=pieces, rounds=_ROUNDS)
         tape = assemble([Row(kernel, record, [], [])], kernels().addresses([kernel]))
         started = time.perf_counter()
-        team().run(tape.rows, self._state, self._threads, tape.pace, 1)
+        team().run(Job(tape.rows, tape.counters, self._state, tape.pace, 1, (self, tape)), self._threads)
         return time.perf_counter() - started

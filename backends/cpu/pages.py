@@ -57,7 +57,7 @@ class PagedLine:
     """A line of tokens: its pages, and a table of their addresses for the kernels."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        self.pool = pool
         self._pages: list[Page] = []
         self.table = words(16)
         self._length = 0
@@ -72,12 +72,12 @@ class PagedLine:
         """Make room to write n tokens behind the present ones: new pages, and own copies of shared ones."""
         first = self._length // TILE
         if first < len(self._pages) and self._pages[first].holders > 1:
-            copy = self._pool.take()
+            copy = self.pool.take()
             copy.memory[:] = self._pages[first].memory
-            self._pool.release(self._pages[first])
+            self.pool.release(self._pages[first])
             self._set(first, copy)
         while len(self._pages) * TILE < self._length + n:
-            self._set(len(self._pages), self._pool.take())
+            self._set(len(self._pages), self.pool.take())
 
     def _set(self, index: int, page: Page) -> None:
         if index == len(self._pages):
@@ -98,13 +98,13 @@ class PagedLine:
         """Forget what is beyond the first n tokens; the length reached."""
         self._length = max(0, min(n, self._length))
         while len(self._pages) > -(-self._length // TILE):
-            self._pool.release(self._pages.pop())
+            self.pool.release(self._pages.pop())
         return self._length
 
     def fork(self) -> PagedLine:
         """A second line with the same past."""
-        line = PagedLine(self._pool)
-        for page in self._pages:
+        line = PagedLine(self.pool)
+        for page in self._pages[: -(-self._length // TILE)]:  # not those that an interrupted call has reserved: both would write them
             page.holders += 1
             line._set(len(line._pages), page)
         line._length = self._length

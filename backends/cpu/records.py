@@ -22,7 +22,6 @@ QUERIES = 16
 
 STATE_WORDS = 32
 (
-    THREADS,  # how many threads run this tape
     ROWS,  # T: rows of the batch
     WANTED,  # W: rows whose results are wanted
     TOKENS,  # int64[T]: token ids
@@ -40,17 +39,18 @@ STATE_WORDS = 32
     _ROPE2,
     _ROPE3,
     PROGRAM_END,
-) = range(18)
+) = range(17)
 
 SYNC_WORDS = 8 * 8
 """The words that threads meet on, a cache line each."""
-ARRIVED, PHASE, SLEEPERS, JOB, IDLE, STOP = (8 * i for i in range(6))
+ARRIVED, PHASE, SLEEPERS, JOB, IDLE, WORKERS = (8 * i for i in range(6))
 """Barrier: threads that arrived, its generation, threads asleep in it. JOB: number of the present job, odd while it is being written;
-IDLE: workers that may be asleep; STOP: workers return."""
+IDLE: workers that may be asleep; WORKERS: how many there are."""
 JOB_TAPE, JOB_ROWS, JOB_STATE, JOB_THREADS = range(48, 52)
 """The job: address of its tape, number of rows, address of its state, how many threads run it."""
 ABORTED, DONE = 56, 57
-"""Number of the last job that was given up; the rows that the caller has done of the present one, -1 once there is none."""
+"""The phase behind which the last job that was given up ends; the rows that the caller has done of the present one, -1 where there is
+none."""
 
 
 class Record:

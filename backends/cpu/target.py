@@ -77,6 +77,14 @@ def processor(target: Target) -> str:
     return str(llvm.get_host_cpu_name()) if available()[0] == target.name else target.cpu
 
 
+@cache
+def features(target: Target) -> str:
+    """LLVM's feature string for that processor: this machine's own, which a virtual machine may have fewer of than its name says."""
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_host_cpu_features().flatten()) if processor(target) == llvm.get_host_cpu_name() else ""
+
+
 _chosen: tuple[str, Target] | None = None
 
 

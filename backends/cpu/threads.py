@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 from localllm.backends.cpu.arena import words
 from localllm.backends.cpu.kernel_cache import KernelId, kernels
-from localllm.backends.cpu.records import DONE, JOB, SYNC_WORDS
+from localllm.backends.cpu.records import DONE, SYNC_WORDS, WORKERS
 from localllm.errors import BackendError
 
 KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
 """A kernel as Python calls it: the interpreter lock is released meanwhile."""
-_EXECUTOR: list[KernelId] = [("executor", name) for name in ("post", "rows", "leave", "stop", "serve")]
+_EXECUTOR: list[KernelId] = [("executor", name) for name in ("post", "rows", "leave", "serve")]
+_ARRIVAL = 0.1
+"""Seconds that new workers are waited for; later ones take part in later jobs."""
 _SLICE = 0.15
 """Seconds that a call may keep the caller before it looks for signals."""
 
@@ -57,60 +60,96 @@ def _quota() -> int:
         return 1 << 16
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A tape to walk: its rows (four words each, the last with a barrier), their work counters, the state, how it is cut, and how many rows
+    the batch has. ``keep``: whatever else its addresses name."""
+
+    rows: NDArray[np.int64]
+    counters: NDArray[np.int64]
+    state: NDArray[np.int64]
+    pace: Pace
+    work: int
+    keep: object = None
+
+
 class Team:
-    """Threads that stay inside one compiled loop, without the interpreter lock, and sleep in the system between jobs."""
+    """Threads that stay inside one compiled loop, without the interpreter lock, and sleep in the system between jobs.
+
+    An interrupt may fall between any two lines of this class: the kernels note how far a job has come, a job that is not over is given up
+    before anything else, and what it uses is held until then.
+    """
 
     def __init__(self) -> None:
         found = kernels().addresses(_EXECUTOR)
-        self._post, self._rows, self._leave, self._stop, self._serve = (KERNEL(found[i]) for i in _EXECUTOR)
+        self._post, self._rows, self._leave, self._serve = (KERNEL(found[i]) for i in _EXECUTOR)
         self._sync = words(SYNC_WORDS)
         self._sync[DONE] = -1
-        self._job = words(8)
-        self._size = 1
+        self._words = words(8)
+        self._job: Job | None = None
+        self._started = 0
         self._lock = threading.Lock()
         self._dead = False
 
-    def run(self, tape: NDArray[np.int64], state: NDArray[np.int64], threads: int, pace: Pace, work: int) -> None:
-        """Walk a whole tape (rows of four words, the last with a barrier) with so many threads, this one among them.
+    def run(self, job: Job, threads: int) -> None:
+        """Walk a tape with at most so many threads, this one among them.
 
-        ``work``: rows of the batch. Signals are looked for at least every quarter of a second; an exception from a handler ends the job
-        between two rows.
+        Signals are looked for at least every quarter of a second; an exception from a handler ends the job between two rows.
         """
+        self._check()
         with self._lock:
-            if self._dead:
-                raise BackendError("this process was forked from one that had loaded a model; load models after the fork")
-            self._finish()
-            self._grow(threads)
-            self._job[:4] = tape.ctypes.data, len(tape), state.ctypes.data, threads
-            sync = self._sync.ctypes.data
+            self._settle()
+            threads = min(threads, 1 + self._recruit(threads - 1))
+            job.counters[:] = 0
+            self._job = job
+            self._words[:4] = job.rows.ctypes.data, len(job.rows), job.state.ctypes.data, threads
             started = time.perf_counter()
             try:
-                self._post(sync, self._job.ctypes.data, 0, 0)
-                row = 0
-                while row < len(tape):
-                    end = pace.next(row, work)
-                    self._rows(sync, row, end, 0)
-                    row = end
+                self._walk(job)
             finally:
-                self._finish()
-            pace.took(time.perf_counter() - started, work)
+                self._settle()
+            job.pace.took(time.perf_counter() - started, job.work)
 
-    def _finish(self) -> None:
-        """Give up what is left of a job: the kernels have noted how far it came, since an interrupt may fall between any two lines here."""
+    def settle(self) -> None:
+        """Give up what an interrupt left of a job. Raises BackendError in a forked child."""
+        self._check()
+        with self._lock:
+            self._settle()
+
+    def _walk(self, job: Job) -> None:
+        sync, row = self._sync.ctypes.data, 0
+        self._post(sync, self._words.ctypes.data, 0, 0)
+        while row < len(job.rows):
+            end = job.pace.next(row, job.work)
+            self._rows(sync, row, end, 0)
+            row = end
+
+    def _check(self) -> None:
+        if self._dead:
+            raise BackendError("this process was forked from one that had loaded a model; load models after the fork")
+
+    def _settle(self) -> None:
         if self._sync[DONE] >= 0:
             self._leave(self._sync.ctypes.data, 0, 0, 0)
+        self._job = None
 
-    def _grow(self, threads: int) -> None:
-        while self._size < threads:
-            number, sync, serve = self._size, self._sync, self._serve
-            seen = int(sync[JOB])
-            worker = threading.Thread(target=lambda: serve(sync.ctypes.data, number, seen, 0), daemon=True, name=f"localllm-{number}")  # noqa: B023
-            worker.start()
-            self._size += 1
+    def _recruit(self, workers: int) -> int:
+        """Start what is missing of so many workers; how many there are. They take their numbers themselves, when they are ready."""
+        missing = workers - self._started
+        for _ in range(missing):
+            with contextlib.suppress(RuntimeError):  # the system gives no more threads: then it is fewer
+                arguments = self._sync.ctypes.data, 0, 0, 0
+                threading.Thread(target=self._serve, args=arguments, daemon=True, name="localllm").start()
+            self._started += 1
+        deadline = time.monotonic() + _ARRIVAL
+        while missing > 0 and self._sync[WORKERS] < workers and time.monotonic() < deadline:
+            time.sleep(0.0002)
+        return int(self._sync[WORKERS])
 
     def abandon(self) -> None:
-        """In a forked child the workers are not there."""
+        """In a forked child the workers are not there, and who holds the lock is not either."""
         self._dead = True
+        self._lock = threading.Lock()
 
 
 class Pace:
@@ -164,17 +203,10 @@ _lock = threading.Lock()
 def team() -> Team:
     """The team of this process."""
     global _team
-    with _lock:
-        if _team is None:
-            _team = Team()
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=_after_fork(weakref.ref(_team)))
-        return _team
-
-
-def _after_fork(reference: weakref.ref[Team]) -> Callable[[], None]:
-    def mark() -> None:
-        if (lost := reference()) is not None:
-            lost.abandon()
-
-    return mark
+    if _team is None:
+        with _lock:
+            if _team is None:
+                _team = Team()
+                if hasattr(os, "register_at_fork"):
+                    os.register_at_fork(after_in_child=_team.abandon)
+    return _team

@@ -50,6 +50,12 @@ def atomic_store(typing: Any, address: Any, value: Any) -> Any:
 
 
 @intrinsic
+def full_fence(typing: Any) -> Any:
+    """Nothing that stands behind it is done before what stands in front of it: also not a load before a store."""
+    return _simple(types.none, (), lambda b: b.fence("seq_cst"))
+
+
+@intrinsic
 def pause(typing: Any) -> Any:
     """A hint that this is a waiting loop."""
 
@@ -118,7 +124,8 @@ def barrier(sync: int, threads: int) -> None:
     phase = atomic_load(sync + 8 * PHASE)
     if atomic_add(sync + 8 * ARRIVED, 1) == threads - 1:
         atomic_store(sync + 8 * ARRIVED, 0)
-        atomic_add(sync + 8 * PHASE, 1)  # a full fence, before the sleepers are read
+        atomic_add(sync + 8 * PHASE, 1)
+        full_fence()  # either we see the sleeper, or it sees the new phase
         if atomic_load(sync + 8 * SLEEPERS) != 0:
             wake_all(sync + 8 * PHASE)
         return
@@ -127,6 +134,7 @@ def barrier(sync: int, threads: int) -> None:
             return
         pause()
     atomic_add(sync + 8 * SLEEPERS, 1)  # somebody has lost the processor: give this one away
+    full_fence()
     while atomic_load(sync + 8 * PHASE) == phase:
         sleep_on(sync + 8 * PHASE, phase & 0xFFFFFFFF)
     atomic_add(sync + 8 * SLEEPERS, -1)

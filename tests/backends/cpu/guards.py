@@ -1,5 +1,5 @@
-"""Every kernel on memory between pages that can't be touched: ``python -m tests.backends.cpu.guards FAMILY``, a process of its own,
-because an access outside ends it."""
+"""Kernels of every family on memory between pages that can't be touched: ``python -m tests.backends.cpu.guards FAMILY``, a process of its
+own, because an access outside ends it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from collections.abc import Callable
 import numpy as np
 
 from localllm.backends.cpu.arguments import ADD, GLU
+from localllm.backends.cpu.layout import FLOATS, MANY
+from localllm.backends.cpu.lower import COLUMNS
+from localllm.quant.base import by_name
+from tests.backends.cpu import matrices
 from tests.backends.cpu.attention import Line, Shape, few, many
 from tests.backends.cpu.driver import Driver
 from tests.backends.cpu.test_moe import route
@@ -68,7 +72,20 @@ def moe(driver: Driver, rng: np.random.Generator) -> None:
         route(driver, rng.normal(size=(5, experts)).astype(np.float32), used)
 
 
-FAMILIES: dict[str, Family] = {f.__name__: f for f in (norm, glu, rope, attention_few, attention_many, moe)}
+def matrix(driver: Driver, rng: np.random.Generator) -> None:
+    """Packing, embedding, quantising and products, one format for each layout."""
+    for kind in ("F32", "F16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "Q2_K", "IQ2_XS"):
+        columns = {32: 96, 1: 37}.get(by_name(kind).block_size, 256)
+        for rows in (1, 17, 77):
+            packed = matrices.pack(driver, kind, matrices.blocks(kind, rows, columns))
+            matrices.embed(driver, packed, list(range(rows)))
+            for count in (1, 3, 9):
+                x = driver.register(rng.normal(size=(count, columns)))
+                for n in (1, 4, MANY) if kind in FLOATS else COLUMNS:
+                    matrices.multiply(driver, packed, x, n)
+
+
+FAMILIES: dict[str, Family] = {f.__name__: f for f in (norm, glu, rope, attention_few, attention_many, moe, matrix)}
 
 
 def main(family: str) -> None:

@@ -32,7 +32,7 @@ KERNELS: list[KernelId] = [
     ("attention_few", "merge_few"),
     ("attention_many", "attend_many"),
     ("moe", "route"),
-    *[("executor", name) for name in ("post", "rows", "leave", "stop", "serve")],
+    *[("executor", name) for name in ("post", "rows", "leave", "serve")],
     ("embed", "rows", "Q4_K"),
     ("embed", "rows", "F16"),
     ("embed", "gather"),

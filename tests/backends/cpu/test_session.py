@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -87,7 +89,7 @@ def test_pages_are_used_again(path: Path) -> None:
         first.close()
         again = session.new_line()
         assert np.array_equal(run.feed(session, again, TOKENS[:50]), before)
-        assert not session._pool._free  # type: ignore[attr-defined]
+        assert not session._engine.pool._free  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -122,3 +124,24 @@ def test_an_empty_batch(small: Path) -> None:
     with run.session(small, "cpu", Options(1, 8)) as session:
         assert session.forward([]).logits == []
         assert session.forward([Chunk(session.new_line(), [])]).logits[0].shape[0] == 0
+
+
+def test_a_fork_shares_no_page_that_was_only_reserved(small: Path) -> None:
+    with run.session(small, "cpu", Options(1, 256)) as session:
+        whole = run.feed(session, session.new_line(), TOKENS)
+        line = session.new_line()
+        line.reserve(150)  # type: ignore[attr-defined]  # what an interrupted call leaves
+        fork = line.fork()
+        assert np.array_equal(run.feed(session, line, TOKENS), whole)
+        run.feed(session, fork, TOKENS[::-1])
+        assert np.array_equal(run.feed(session, line, TOKENS[:1]).shape, (1, whole.shape[1]))
+        assert line.truncate(100) == 100
+        assert np.array_equal(run.feed(session, line, TOKENS[100:]), whole[100:])
+
+
+def test_closing_gives_memory_back(small: Path) -> None:
+    with run.session(small, "cpu", Options(1, 8)) as session:
+        engine = weakref.ref(session._engine)  # type: ignore[attr-defined]
+        run.feed(session, session.new_line(), [5])
+    gc.collect()
+    assert engine() is None

@@ -105,6 +105,84 @@ def test_an_interrupt_leaves_the_session_usable(path: Path) -> None:
     assert done.stdout.split() == ["60"]
 
 
+def test_giving_up_between_any_two_rows(path: Path) -> None:
+    # A worker may be slow out of one meeting while the caller already waits in the next.
+    code = """
+        import numpy as np
+        from localllm.backends.base import Chunk, Want
+        from localllm.backends.cpu import threads
+        tokens = list(range(5, 105))
+        with run.session(Path(sys.argv[1]), "cpu", Options(2, 512)) as session:
+            before = run.logits(session, tokens, 3)
+            usual = threads.Pace.next
+            for i in range(1500):
+                left = 1 + i % 30
+                def next(self, row, work):
+                    global left
+                    left -= 1
+                    if left < 0:
+                        raise KeyboardInterrupt
+                    return self._cuts[self._index[row]]
+                threads.Pace.next = next
+                line = session.new_line()
+                try:
+                    session.forward([Chunk(line, tokens[:64], Want([0]))])
+                except KeyboardInterrupt:
+                    pass
+                line.close()
+            threads.Pace.next = usual
+            assert np.array_equal(run.logits(session, tokens, 3), before)
+    """
+    done = python(code, path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_while_giving_up(path: Path) -> None:
+    # The job is still there: the next call has to end it before it touches a table.
+    code = """
+        import numpy as np
+        from localllm.backends.base import Chunk, Want
+        from localllm.backends.cpu import threads
+        tokens = list(range(5, 105))
+        team, usual = threads.team, threads.Team._settle
+        with run.session(Path(sys.argv[1]), "cpu", Options(2, 512)) as session:
+            before = run.logits(session, tokens, 3)
+            for i in range(200):
+                def next(self, row, work, usual=threads.Pace.next):
+                    raise KeyboardInterrupt
+                def settle(self):
+                    if self._job is not None and self._sync[threads.DONE] >= 0:
+                        raise KeyboardInterrupt
+                    usual(self)
+                real, threads.Pace.next, threads.Team._settle = threads.Pace.next, next, settle
+                try:
+                    session.forward([Chunk(session.new_line(), tokens[:64], Want([0]))])
+                except KeyboardInterrupt:
+                    pass
+                threads.Pace.next, threads.Team._settle = real, usual
+                assert np.array_equal(run.logits(session, tokens, 3), before), i
+    """
+    done = python(code, path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_models_loaded_at_once(path: Path) -> None:
+    code = """
+        import threading
+        out = []
+        def load():
+            with run.session(Path(sys.argv[1]), "cpu", Options(2, 64)) as session:
+                out.append(run.logits(session, [5, 6, 7], 1).tobytes())
+        both = [threading.Thread(target=load) for _ in range(3)]
+        [t.start() for t in both]
+        [t.join() for t in both]
+        assert len(out) == 3 and len(set(out)) == 1
+    """
+    for _ in range(3):
+        done = python(code, path)
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_says_so(path: Path) -> None:
     code = """
@@ -124,6 +202,38 @@ def test_a_forked_child_says_so(path: Path) -> None:
             os._exit(2)
     """
     done = python(code, path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_during_a_job_says_so(path: Path) -> None:
+    code = """
+        import os, threading, time, warnings
+        from localllm.errors import BackendError
+        warnings.simplefilter("ignore")
+        with run.session(Path(sys.argv[1]), "cpu", Options(2, 64)) as session:
+            run.logits(session, [5, 6, 7], 1)
+            stop = threading.Event()
+            def work():
+                while not stop.is_set():
+                    run.logits(session, list(range(5, 60)), 1)
+            worker = threading.Thread(target=work)
+            worker.start()
+            for _ in range(5):
+                time.sleep(0.01)
+                if child := os.fork():
+                    _, status = os.waitpid(child, 0)
+                    assert os.waitstatus_to_exitcode(status) == 0
+                    continue
+                try:
+                    run.logits(session, [5, 6, 7], 1)
+                except BackendError:
+                    os._exit(0)
+                os._exit(2)
+            stop.set()
+            worker.join()
+    """
+    done = python(code, path, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
