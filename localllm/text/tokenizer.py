@@ -121,7 +121,8 @@ class Tokenizer:
         """The ids of a text.
 
         ``add_special`` puts BOS, EOS and the like around it where the file says so. ``parse_special`` reads the texts of
-        control tokens as these tokens; without it they are text like any other, which is what text from outside must be.
+        control tokens as these tokens; without it they are text like any other, which is what text from outside must be. A BOS
+        that the text spells out comes behind the added one, as in llama.cpp; chats, whose templates spell it, get one.
         """
         fragments = self._partition.split(_SURROGATE.sub("\ufffd", text), parse_special)
         ids: list[int] = []
@@ -134,16 +135,6 @@ class Tokenizer:
                 ids += self._model.encode(f" {fragment}" if spaced else fragment)
             special_before = isinstance(fragment, int)
         return self._framed(ids) if add_special else ids
-
-    def encode_chat(self, text: str) -> list[int]:
-        """The ids of a rendered chat template: control tokens are read, and BOS or EOS is added only if it isn't there yet."""
-        ids = self.encode(text, add_special=False, parse_special=True)
-        framed = self._framed(ids)
-        if ids and framed[:2] == [ids[0]] * 2 and ids[0] == self.bos:
-            framed = framed[1:]
-        if ids and framed[-2:] == [ids[-1]] * 2 and ids[-1] == self.eos:
-            framed = framed[:-1]
-        return framed
 
     def decode(self, ids: Iterable[int], special: bool = False) -> bytes:
         """The bytes of a whole text, ``special`` with the texts of control tokens.

@@ -31,15 +31,6 @@ def test_bos_and_eos_as_the_file_says(bos: bool, eos: bool) -> None:
     assert tokenizer.encode("") == [256] * bos + [257] * eos
 
 
-def test_a_rendered_template_gets_no_second_bos_or_eos() -> None:
-    tokenizer = framed(add_bos_token=True, add_eos_token=True)
-    text = tokenizer.encode("hi", add_special=False)
-    for rendered in ("hi", "<bos>hi", "hi<eos>", "<bos>hi<eos>"):
-        assert tokenizer.encode_chat(rendered) == [256, *text, 257]
-    assert tokenizer.encode_chat("<bos><bos>hi") == [256, 256, *text, 257]
-    assert framed(add_bos_token=False).encode_chat("<bos>hi") == [256, *text]
-
-
 def test_special_texts_from_outside_are_text() -> None:
     tokenizer = framed()
     ids = tokenizer.encode("<bos>", add_special=False)
