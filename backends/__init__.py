@@ -8,16 +8,19 @@ from localllm.backends.base import Backend
 from localllm.errors import BackendError, OptionError
 
 NAMES = ("cpu", "reference")
-"""In the order that "auto" tries them."""
+"""All backends."""
+AUTO = ("cpu",)
+"""What "auto" tries, in this order; never the reference, which is made to be compared with and not to wait for."""
 
 
 def get(name: str = "auto") -> Backend:
-    """The backend of that name; "auto" is the first that can run here.
+    """The backend of that name; "auto" is the first of AUTO that can run here.
 
     Raises OptionError for an unknown name, BackendError where it can't run.
     """
     if name == "auto":
-        return next(backend for backend in map(_make, NAMES) if backend.available() is None)
+        usable = next((each for each in AUTO if _make(each).available() is None), AUTO[0])
+        return get(usable)
     if name not in NAMES:
         raise OptionError(f"backend {name!r} is not known; there are: auto, {', '.join(NAMES)}")
     backend = _make(name)

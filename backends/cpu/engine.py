@@ -52,6 +52,7 @@ class Engine:
         self._tables = Tables(program, options.batch)
         self._rope_tables = [np.zeros((0, rope.dim), np.float32) for rope in self._ropes]
         self._lowering = Lowering(program, weights, self._buffers, self._ropes)
+        self._team = team()
         self.pool = Pool(layer_offsets(program)[1])
         self._tapes: dict[tuple[int, int], Tape] = {}
         self._crews: dict[tuple[int, int], Crew] = {}
@@ -64,6 +65,10 @@ class Engine:
         rows = {key: self._lowering.rows(*key) for key in wanted if key not in self._tapes}
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)
         self._tapes |= {key: assemble(tape, addresses) for key, tape in rows.items()}
+
+    def settle(self) -> None:
+        """End what an interrupt has left of a call: it works on the tables that the next one fills."""
+        self._team.settle()
 
     def forward(self, batch: Sequence[Chunk], profile: dict[str, float] | None) -> Outputs:
         """Append every chunk to its line and compute what is wanted; seconds by kernels are added up in ``profile``."""
@@ -171,6 +176,6 @@ class Engine:
         crew = self._crews.setdefault(key, Crew(self._threads))
         pace = tape.pace if self._profile is None else Stopwatch(tape.pace, tape.kinds, self._profile)
         started = time.perf_counter()
-        team().run(Job(tape.rows, tape.counters, self._buffers.state, pace, rows, (self, tape, self._lines)), crew.size)
+        self._team.run(Job(tape.rows, tape.counters, self._buffers.state, pace, rows, (self, tape, self._lines)), crew.size)
         if rows <= MANY:  # longer jobs differ in length, and their rows are long enough for threads to take turns
             crew.took(time.perf_counter() - started)

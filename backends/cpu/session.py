@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from localllm.backends.base import Chunk, Options, Outputs, Progress
 from localllm.backends.cpu.engine import Engine
 from localllm.backends.cpu.pages import PagedLine
-from localllm.backends.cpu.threads import default_threads, team
+from localllm.backends.cpu.threads import default_threads
 from localllm.backends.cpu.weights import Weights
 from localllm.errors import BackendError
 from localllm.model.program import Program
@@ -43,10 +43,11 @@ class CpuSession:
 
         Raises BackendError for what no batch can be, before anything is computed.
         """
-        team().settle()
+        self._open().settle()  # before the lock: in a forked child nobody will ever open it, and this says so
         with self._lock:
-            team().settle()  # what an interrupt has left works on the tables that are filled now
-            return self._open().forward(batch, self._profile)
+            engine = self._open()
+            engine.settle()
+            return engine.forward(batch, self._profile)
 
     def close(self) -> None:
         """Give weights, registers and tapes back, once a call that is under way is over; the pages go with their lines."""

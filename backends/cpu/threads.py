@@ -147,9 +147,12 @@ class Team:
         return int(self._sync[WORKERS])
 
     def abandon(self) -> None:
-        """In a forked child the workers are not there, and who holds the lock is not either."""
+        """In a forked child the workers are not there, and who holds the lock is not either: models loaded there get a new team."""
+        global _team, _lock
         self._dead = True
-        self._lock = threading.Lock()
+        self._lock, _lock = threading.Lock(), threading.Lock()
+        if _team is self:
+            _team = None
 
 
 class Pace:

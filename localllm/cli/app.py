@@ -9,7 +9,7 @@ import click
 
 from localllm import __version__
 from localllm.chat import terminal
-from localllm.errors import LocalLLMError, OutOfMemoryError
+from localllm.errors import FileError, LocalLLMError, OutOfMemoryError
 
 COMMANDS = ("run", "pull", "list", "show", "tokenize", "perplexity", "bench")
 """In the order that the help shows them. Each is a module of this package with a click command ``command``."""
@@ -50,16 +50,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _fail(f"{error.format_message()}{_hint(error)}", error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
         return PIPE_CLOSED
     except LocalLLMError as error:
         return _fail(str(error), error.exit_code)
+    except OSError as error:
+        return _fail(f"output can't be written: {error.strerror or error}", FileError.exit_code)
     except MemoryError:
         return _fail("this needs more memory than there is", OutOfMemoryError.exit_code)
+
+
+def _hint(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f" ('{context.command_path} -h' shows how it is used)" if context else ""
 
 
 def _fail(message: str, code: int) -> int:

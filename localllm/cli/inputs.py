@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import stat
 import sys
 from pathlib import Path
 
@@ -18,6 +21,22 @@ def read_text(path: str) -> str:
         raise FileError(f"{name} is not UTF-8 text: byte {error.object[error.start]:#04x} at {error.start}") from error
     except OSError as error:
         raise FileError(f"{name} can't be read: {error.strerror or error}") from error
+
+
+def waiting_text() -> str:
+    """What is piped in, or redirected from a file, to be read along with a prompt; empty where nothing is.
+
+    A pipe counts only if it has something already: scripts pass on pipes of theirs that nobody ever writes to or closes.
+    """
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+        if stat.S_ISFIFO(mode) and os.name == "posix":
+            given = bool(select.select([sys.stdin], [], [], 0)[0])
+        else:
+            given = stat.S_ISREG(mode)
+    except (OSError, ValueError, AttributeError):  # closed, or replaced by something without a descriptor
+        return ""
+    return read_text("-") if given else ""
 
 
 def without_last_newline(text: str) -> str:

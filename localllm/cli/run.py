@@ -8,7 +8,7 @@ import click
 
 from localllm import store
 from localllm.chat import terminal
-from localllm.cli.inputs import read_text, without_last_newline
+from localllm.cli.inputs import read_text, waiting_text, without_last_newline
 from localllm.cli.models import locate
 from localllm.cli.options import model_options, sampling_options
 from localllm.cli.progress import Progress
@@ -39,7 +39,8 @@ def command(
 ) -> int:
     """Answer PROMPT with MODEL and stream the answer to standard output.
 
-    The prompt is the words after MODEL, the file of -f, or what is piped in. Without one, on a terminal, a chat begins.
+    The prompt is the words after MODEL, the file of -f, or what is piped in; what is piped in beside words is put behind them.
+    Without a prompt, on a terminal, a chat begins.
     Without MODEL it is smollm2:135m, fetched on first use.
     """
     options = {name: value for name, value in {"raw": raw, **given}.items() if value is not None}
@@ -84,7 +85,8 @@ def _prompt(words: tuple[str, ...], file: str | None) -> str | None:
     if words and file is not None:
         raise OptionError(f"a prompt ({' '.join(words)[:40]!r}) and -f {file} were both given; give one")
     if words:
-        return " ".join(words)
+        piped = without_last_newline(waiting_text())
+        return " ".join(words) + (f"\n\n{piped}" if piped else "")
     if file is None and terminal.interactive():
         return None
     text = without_last_newline(read_text(file or "-"))

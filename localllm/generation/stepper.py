@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
 from types import TracebackType
 
 import numpy as np
@@ -76,8 +77,8 @@ class Stepper:
 
     def _checked(self, tokens: Sequence[int], last: int) -> list[int]:
         ids = check_ids(tokens, self._vocab)
-        if not 1 <= last <= len(ids):
-            raise OptionError(f"last is {last}; expected 1 to {len(ids)}, the number of tokens")
+        if isinstance(last, bool) or not isinstance(last, Integral) or not 1 <= last <= len(ids):
+            raise OptionError(f"last is {last!r}; expected 1 to {len(ids)}, the number of tokens")
         room = self._context - self._line.length
         if len(ids) > room:
             raise ContextFullError(

@@ -25,6 +25,8 @@ def open_gguf(path: str | os.PathLike[str]) -> GGUFFile:
     GGUFError where it is something else or breaks the format, TruncatedError where its end is missing, UnsupportedError for a version
     or tensor type that is not known.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise OptionError(f"the GGUF file is {path!r:.80}; expected a path")
     files = [File(Path(path))]
     try:
         parts = [read_part(files[0], 0)]

