@@ -8,9 +8,10 @@ from localllm.backends.base import Options, Progress, TensorSource
 from localllm.backends.cpu.buffers import capacities
 from localllm.backends.cpu.layout import padded
 from localllm.backends.cpu.session import CpuSession
-from localllm.backends.cpu.weights import TYPES, Weights, total_bytes, upload
+from localllm.backends.cpu.weights import Weights, total_bytes, upload
 from localllm.errors import LocalLLMError
 from localllm.model.program import Program
+from localllm.quant import NAMES
 
 
 class CpuBackend:
@@ -30,7 +31,7 @@ class CpuBackend:
 
     def missing(self, program: Program, source: TensorSource) -> Sequence[str]:
         """Tensor types that have no kernel; every operation has one."""
-        return sorted({source.tensors[name].type for name in program.shapes} - set(TYPES))
+        return sorted({source.tensors[name].type for name in program.shapes} - set(NAMES))
 
     def memory(self, program: Program, source: TensorSource, options: Options) -> int:
         """Bytes of the packed weights and the registers."""

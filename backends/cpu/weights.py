@@ -21,26 +21,8 @@ from localllm.model.program import Program
 
 _PIECE = 4 << 20
 """Bytes of the file that a thread reads at a time."""
-_SHARED = (
-    "Q2_K",
-    "Q3_K",
-    "IQ1_S",
-    "IQ1_M",
-    "IQ2_XXS",
-    "IQ2_XS",
-    "IQ2_S",
-    "IQ3_XXS",
-    "IQ3_S",
-    "TQ1_0",
-    "TQ2_0",
-    "MXFP4",
-    "NVFP4",
-    "Q1_0",
-    "Q2_0",
-)
 _WITH_MINIMA = ("Q2_K",)
-TYPES = (*FLOATS, *(name for name in LAYOUTS if not name.startswith("X8")), *_SHARED)
-"""Storage formats that this backend takes."""
+"""Formats of the shared layout whose values have minima."""
 
 
 @dataclass(frozen=True, slots=True)
