@@ -14,7 +14,7 @@ from localllm.backends.cpu.buffers import WANTED_ROWS, Buffers, Tables, query_ti
 from localllm.backends.cpu.crew import Crew
 from localllm.backends.cpu.kernel_cache import kernels
 from localllm.backends.cpu.layout import MANY
-from localllm.backends.cpu.lower import COLUMNS, Lowering, Tape, assemble, column_tile
+from localllm.backends.cpu.lower import COLUMNS, Lowering, assemble, column_tile
 from localllm.backends.cpu.pages import PagedLine, Pool, layer_offsets
 from localllm.backends.cpu.records import (
     KEY_TILES,
@@ -44,27 +44,21 @@ class Engine:
 
     def __init__(self, program: Program, weights: Weights, options: Options, threads: int, progress: Progress | None) -> None:
         self._program, self._weights, self._options = program, weights, options
-        self._threads = threads
         self._ropes = list(dict.fromkeys(op.rope for op in program.ops if isinstance(op, Attend) and op.rope))
         if len(self._ropes) > _MAX_ROPES:
             raise UnsupportedError(f"the model rotates in {len(self._ropes)} ways; the cpu backend holds {_MAX_ROPES}")
-        self._buffers = Buffers(program, weights, options.batch, self._threads)
+        self._buffers = Buffers(program, weights, options.batch, threads)
         self._tables = Tables(program, options.batch)
         self._rope_tables = [np.zeros((0, rope.dim), np.float32) for rope in self._ropes]
-        self._lowering = Lowering(program, weights, self._buffers, self._ropes)
         self._team = team()
         self.pool = Pool(layer_offsets(program)[1])
-        self._tapes: dict[tuple[int, int], Tape] = {}
-        self._crews: dict[tuple[int, int], Crew] = {}
         self._profile: dict[str, float] | None = None
         self._lines: list[PagedLine] = []
-        self._prepare([(part, n) for part in (0, 1) for n in COLUMNS], progress)
-
-    def _prepare(self, wanted: Sequence[tuple[int, int]], progress: Progress | None = None) -> None:
-        """Compile the tapes of (part, column tile) that are not there yet, all kernels in one go."""
-        rows = {key: self._lowering.rows(*key) for key in wanted if key not in self._tapes}
+        lowering = Lowering(program, weights, self._buffers, self._ropes)
+        rows = {(part, n): lowering.rows(part, n) for part in (0, 1) for n in COLUMNS}
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)
-        self._tapes |= {key: assemble(tape, addresses) for key, tape in rows.items()}
+        self._tapes = {key: assemble(tape, addresses) for key, tape in rows.items()}
+        self._crews = {key: Crew(threads) for key in rows}
 
     def settle(self) -> None:
         """End what an interrupt has left of a call: it works on the tables that the next one fills."""
@@ -170,10 +164,7 @@ class Engine:
 
     def _run(self, part: int, rows: int) -> None:
         key = part, column_tile(rows)
-        if key not in self._tapes:
-            self._prepare([key])
-        tape = self._tapes[key]
-        crew = self._crews.setdefault(key, Crew(self._threads))
+        tape, crew = self._tapes[key], self._crews[key]
         pace = tape.pace if self._profile is None else Stopwatch(tape.pace, tape.kinds, self._profile)
         started = time.perf_counter()
         self._team.run(Job(tape.rows, tape.counters, self._buffers.state, pace, rows, (self, tape, self._lines)), crew.size)

@@ -1,7 +1,7 @@
 """A Program to tapes of kernels: which kernel does what, and where threads have to meet.
 
 A Program has two parts, before and after its ``Last``: the rows of the batch and those whose results are wanted. Each part is lowered once
-for every number of columns that kernels exist for, when it is first needed.
+for every number of columns that kernels exist for.
 """
 
 from __future__ import annotations

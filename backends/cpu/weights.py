@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
@@ -137,7 +137,9 @@ def _pieces(tensor: TensorInfo, matrix: Matrix) -> Iterator[_Piece]:
 
 
 class _Loader:
-    def __init__(self, source: TensorSource, packers: Mapping[KernelId, object], progress: Progress | None, total: int) -> None:
+    def __init__(
+        self, source: TensorSource, packers: Mapping[KernelId, Callable[..., None]], progress: Progress | None, total: int
+    ) -> None:
         self._source, self._packers, self._progress = source, packers, progress
         self._total, self._done, self._lock = total, 0, threading.Lock()
         self._local = threading.local()
@@ -152,7 +154,7 @@ class _Loader:
             src=data.ctypes.data, row_bytes=data.shape[1], rows=piece.rows, records=piece.records, dst=piece.address,
             scales=0 if scales is None else scales.ctypes.data, mins=0 if mins is None else mins.ctypes.data,
         )  # fmt: skip
-        self._packers[kernel](arguments.ctypes.data, 0, 0, 0)  # type: ignore[operator]
+        self._packers[kernel](arguments.ctypes.data, 0, 0, 0)
         with self._lock:
             self._done += raw.size
             if self._progress:

@@ -110,12 +110,6 @@ def tile_fma(typing: Any, acc: Any, v: Any, p: Any, stride: Any) -> Any:
 
 
 @intrinsic
-def tile_mul(typing: Any, tile: Any, v: Any) -> Any:
-    """tile[j] * v."""
-    return tile(tile, v), lambda context, b, sig, args: pack(b, [b.fmul(x, args[1]) for x in unpack(b, args[0])])
-
-
-@intrinsic
 def tile_scaled(typing: Any, acc: Any, dot: Any, d: Any, p: Any) -> Any:
     """acc[j] = (float(dot[j]) * the float at p + 4*j) * d + acc[j]."""
 

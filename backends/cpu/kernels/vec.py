@@ -17,7 +17,6 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from localllm.backends.cpu.kernels.ir import (
     BYTES,
     BYTES16,
-    F16,
     F32,
     FLOATS,
     HALVES,
@@ -127,7 +126,6 @@ ld_bf = _loader(FLOATS, lambda b, a: _bfloat(b, load(b, a, ir.VectorType(I16, 16
 bc_f = _loader(FLOATS, lambda b, a: splat(b, load(b, a, F32), 16))
 """One float in every lane."""
 ld_f32 = _loader(types.float32, lambda b, a: load(b, a, F32))
-ld_f16 = _loader(types.float32, lambda b, a: widen_half(b, load(b, a, F16)))
 ld_i32 = _loader(types.int64, lambda b, a: b.sext(load(b, a, I32), I64))
 ld_i64 = _loader(types.int64, lambda b, a: load(b, a, I64))
 ld_u8 = _loader(types.int64, lambda b, a: b.zext(load(b, a, I8), I64))
@@ -189,12 +187,6 @@ vmin = binary(FLOATS, lambda b, x, y: b.select(b.fcmp_ordered("<", x, y), x, y))
 def fma(typing: Any, x: Any, y: Any, z: Any) -> Any:
     """x*y + z, vectors or scalars."""
     return x(x, x, x), lambda context, b, sig, args: fused(b, *args)
-
-
-@intrinsic
-def bits_of(typing: Any, x: Any) -> Any:
-    """The bits of a float."""
-    return types.int32(types.float32), lambda context, b, sig, args: b.bitcast(args[0], I32)
 
 
 @intrinsic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -238,7 +237,3 @@ def test_a_child_forked_during_a_job_says_so(path: Path) -> None:
     """
     done = python(code, path, timeout=60)
     assert done.returncode == 0, done.stderr
-
-
-def test_signal_is_the_default() -> None:
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
