@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from localllm.errors import UnsupportedError
 from localllm.quant.base import REMOVED, TypeInfo, by_id, by_name
-from localllm.quant.blocks import Bytes, Float, Format, Integers
+from localllm.quant.blocks import Bytes, Float, Format
 
-__all__ = ["NAMES", "Format", "Integers", "TypeInfo", "dequantize", "format", "lookup", "quantize"]
+__all__ = ["NAMES", "Format", "TypeInfo", "dequantize", "format", "lookup", "quantize"]
 
 NAMES = (
     "F32",

@@ -21,16 +21,13 @@ Codes = NDArray[np.int8]
 Float = NDArray[np.float32]
 Blocks = NDArray[np.void]
 
-GROUP = 16
-"""Values that share a scale and a minimum in Format.integers."""
-
 _PIECE = 1 << 16  # values worked on at once: a few hundred KB of temporaries
 
 
 class Integers(NamedTuple):
     """Blocks as integers: value = scale * code (+ minimum), exactly as ``dequantize`` computes it.
 
-    codes (n, K) within [-64, 63]; scale (n, G) and minimum (n, G), or None where it is zero, each for K/G consecutive codes.
+    codes (n, K); scale (n, G) and minimum (n, G), or None where it is zero, each for K/G consecutive codes.
     """
 
     codes: Codes
@@ -40,13 +37,12 @@ class Integers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A quant format. ``block``: its layout; the functions work on whole blocks, see ``dequantize``, ``quantize``, ``integers``."""
+    """A quant format. ``block``: its layout; the functions work on whole blocks, see ``dequantize`` and ``quantize``."""
 
     info: TypeInfo
     block: np.dtype[np.void]
     dequantize_blocks: Callable[[Blocks], Float]
     quantize_blocks: Callable[[Float], Blocks] | None = None
-    integer_blocks: Callable[[Blocks], Integers] | None = None
 
     def dequantize(self, blocks: Bytes) -> Float:
         """blocks (..., nblocks * block_bytes) -> values (..., nblocks * block_size). NaN and infinite scales give such values, quietly."""
@@ -65,11 +61,6 @@ class Format:
         """
         return None if self.quantize_blocks is None else self._quantize
 
-    @property
-    def integers(self) -> Callable[[Bytes], Integers] | None:
-        """None, or the function blocks (n, row_bytes) -> Integers with a scale, and a minimum if any, for each GROUP codes."""
-        return None if self.integer_blocks is None else self._integers
-
     def _quantize(self, values: NDArray[Any]) -> Bytes:
         flat = self._values(values)
         out = np.empty(len(flat), self.block)
@@ -78,25 +69,6 @@ class Format:
             for piece in self._pieces(len(flat)):
                 out[piece] = self.quantize_blocks(flat[piece])
         return out.view(np.uint8).reshape(*values.shape[:-1], values.shape[-1] // self.info.block_size * self.info.block_bytes)
-
-    def _integers(self, blocks: Bytes) -> Integers:
-        flat = self._blocks(blocks)
-        if blocks.ndim != 2:
-            raise OptionError(f"{self.info.name} blocks: expected rows (n, row_bytes), got {_kind(blocks)}")
-        assert self.integer_blocks is not None
-        count, size, groups = len(flat), self.info.block_size, self.info.block_size // GROUP
-        codes = np.empty((count, size), np.int8)
-        scale, minimum = np.empty((2, count, groups), np.float32)
-        with np.errstate(all="ignore"):
-            shifted = self.integer_blocks(np.zeros(1, self.block)).minimum is not None
-            for piece in self._pieces(count):
-                found = self.integer_blocks(flat[piece])
-                codes[piece], scale[piece] = found.codes, _spread(found.scale, groups)
-                if found.minimum is not None:
-                    minimum[piece] = _spread(found.minimum, groups)
-        rows, per_row = len(blocks), blocks.shape[1] // self.info.block_bytes
-        scale, minimum = scale.reshape(rows, per_row * groups), minimum.reshape(rows, per_row * groups)
-        return Integers(codes.reshape(rows, per_row * size), scale, minimum if shifted else None)
 
     def _blocks(self, blocks: Bytes) -> Blocks:
         info = self.info
@@ -140,10 +112,6 @@ def layout(name: str, fields: list[Any]) -> np.dtype[np.void]:
     block: np.dtype[np.void] = np.dtype(fields)
     assert block.itemsize == by_name(name).block_bytes
     return block
-
-
-def _spread(groups: Float, count: int) -> Float:
-    return groups if groups.shape[1] == count else np.repeat(groups, count // groups.shape[1], axis=1)
 
 
 def _kind(value: object) -> str:

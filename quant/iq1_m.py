@@ -42,4 +42,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(codes, f32(d)[:, None] * f32(scales) * np.float32(0.125))
 
 
-FORMAT = Format(by_name("IQ1_M"), BLOCK, dequantize, None, integers)
+FORMAT = Format(by_name("IQ1_M"), BLOCK, dequantize)

@@ -40,4 +40,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(codes, scale)
 
 
-FORMAT = Format(by_name("IQ1_S"), BLOCK, dequantize, None, integers)
+FORMAT = Format(by_name("IQ1_S"), BLOCK, dequantize)

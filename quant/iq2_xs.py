@@ -33,4 +33,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(codes, f32(blocks["d"])[:, None] * scales * np.float32(0.25))
 
 
-FORMAT = Format(by_name("IQ2_XS"), BLOCK, dequantize, None, integers)
+FORMAT = Format(by_name("IQ2_XS"), BLOCK, dequantize)

@@ -36,4 +36,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(codes, f32(blocks["d"])[:, None] * f32(scales))
 
 
-FORMAT = Format(by_name("IQ3_S"), BLOCK, dequantize, None, integers)
+FORMAT = Format(by_name("IQ3_S"), BLOCK, dequantize)

@@ -37,4 +37,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(codes, scale)
 
 
-FORMAT = Format(by_name("IQ3_XXS"), BLOCK, dequantize, None, integers)
+FORMAT = Format(by_name("IQ3_XXS"), BLOCK, dequantize)

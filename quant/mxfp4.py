@@ -50,4 +50,4 @@ def nearest(x: Float) -> Bytes:
     return code
 
 
-FORMAT = Format(by_name("MXFP4"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("MXFP4"), BLOCK, dequantize, quantize)

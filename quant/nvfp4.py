@@ -58,4 +58,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(LEVELS[unpack(blocks["qs"], run=8, bits=4)], _HALF[blocks["d"]])
 
 
-FORMAT = Format(by_name("NVFP4"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("NVFP4"), BLOCK, dequantize, quantize)

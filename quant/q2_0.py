@@ -39,4 +39,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(codes, f32(blocks["d"])[:, None])
 
 
-FORMAT = Format(by_name("Q2_0"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("Q2_0"), BLOCK, dequantize, quantize)

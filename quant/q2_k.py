@@ -47,4 +47,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(unpack(blocks["qs"], run=32, bits=2).view(np.int8), scale, -low)
 
 
-FORMAT = Format(by_name("Q2_K"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("Q2_K"), BLOCK, dequantize, quantize)

@@ -58,4 +58,4 @@ def _snap(x: Float) -> Float:
     return np.clip(np.rint(x), np.float32(-4), np.float32(3))
 
 
-FORMAT = Format(by_name("Q3_K"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("Q3_K"), BLOCK, dequantize, quantize)

@@ -40,4 +40,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(codes, f32(blocks["d"])[:, None])
 
 
-FORMAT = Format(by_name("Q4_0"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("Q4_0"), BLOCK, dequantize, quantize)

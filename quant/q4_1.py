@@ -39,4 +39,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(unpack(blocks["qs"], run=16, bits=4).view(np.int8), f32(blocks["d"])[:, None], f32(blocks["m"])[:, None])
 
 
-FORMAT = Format(by_name("Q4_1"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("Q4_1"), BLOCK, dequantize, quantize)

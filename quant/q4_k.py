@@ -67,4 +67,4 @@ def _six_bits(factor: Float, unit: Float) -> Bytes:
     return codes
 
 
-FORMAT = Format(by_name("Q4_K"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("Q4_K"), BLOCK, dequantize, quantize)

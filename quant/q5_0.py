@@ -44,4 +44,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(signed, f32(blocks["d"])[:, None])
 
 
-FORMAT = Format(by_name("Q5_0"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("Q5_0"), BLOCK, dequantize, quantize)

@@ -43,4 +43,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(codes.view(np.int8), f32(blocks["d"])[:, None], f32(blocks["m"])[:, None])
 
 
-FORMAT = Format(by_name("Q5_1"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("Q5_1"), BLOCK, dequantize, quantize)

@@ -42,4 +42,4 @@ def integers(blocks: Blocks) -> Integers:
     return Integers(codes.view(np.int8), *factors(blocks))
 
 
-FORMAT = Format(by_name("Q5_K"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("Q5_K"), BLOCK, dequantize, quantize)

@@ -54,4 +54,4 @@ def _snap(x: Float) -> Float:
     return np.clip(np.rint(x), -32, 31)
 
 
-FORMAT = Format(by_name("Q6_K"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("Q6_K"), BLOCK, dequantize, quantize)

@@ -63,4 +63,4 @@ def _digits(packed: Bytes, used: int) -> Bytes:
     return (rest >= 86).view(np.uint8) + (rest >= 171).view(np.uint8)
 
 
-FORMAT = Format(by_name("TQ1_0"), BLOCK, dequantize, quantize, integers)
+FORMAT = Format(by_name("TQ1_0"), BLOCK, dequantize, quantize)

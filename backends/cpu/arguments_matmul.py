@@ -54,13 +54,11 @@ GATHER = Record(
     "bytes",  # of a row, a multiple of 64
 )
 REPACK = Record(
-    "src",  # rows as in the file; for X8 the codes: int8 rows
+    "src",  # rows as in the file
     "row_bytes",  # bytes from one to the next
     "rows",  # how many there are
     "records",  # records in a row; for floats K
     "dst",  # where the first group goes
-    "scales",  # X8: float32 scales, one for 16 values, else 0
-    "mins",  # X8M: float32 minima alike, else 0
 )
 EXPERTS = Record(
     "w",  # the experts' packed matrices, one behind another

@@ -1,7 +1,7 @@
 """Compiled kernels: found on disk as object code, or compiled, and loaded into this process.
 
 A warm start needs LLVM's loader alone and imports neither Numba nor a kernel's source. The folder is named by the digest of all that
-matters (every kernel source, Numba, llvmlite, the target and the processor), so an object can never be stale.
+matters (every kernel source, Numba, llvmlite, gguf for its grids, the target and the processor), so an object can never be stale.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def digest(target: Target) -> str:
     for source in [*shared, *sorted((here / "kernels").glob("*.py"))]:
         h.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     settings = sorted((name, value) for name, value in os.environ.items() if name in _NUMBA)
-    versions = version("numba"), version("llvmlite"), sys.platform, sys.version_info[:2]
+    versions = version("numba"), version("llvmlite"), version("gguf"), sys.platform, sys.version_info[:2]
     h.update(repr((target, processor(target), features(target), versions, settings)).encode())
     return h.hexdigest()[:20]
 

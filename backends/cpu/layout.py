@@ -17,12 +17,12 @@ GROUP = 64
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``name``: the storage format, or X8 / X8M, the shared form of those without one of their own: a byte a value, float32 scales.
+    """``name``: the storage format.
 
     ``qk``: values in a record and ``file_bytes`` of the file that they come from; ``codes``: how values are packed;
     ``tile_bytes``: 16 rows x 32 values; ``scales``: how scales are packed, in ``sub_scales`` bytes per 32 values and ``head`` per record;
     ``offset``: what is subtracted from a code; ``mins``: there is an m; ``halves``: d and m differ between the first and the last 16 of 32;
-    ``wide``: codes exceed 127.
+    ``wide``: codes exceed 127; ``unit``: a power of two that d has besides what the scales hold.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Layout:
     mins: bool = False
     halves: bool = False
     wide: bool = False
+    unit: float = 1.0
 
     @property
     def sub_bytes(self) -> int:
@@ -69,8 +70,21 @@ _ALL = (
     Layout("Q5_K", 256, 176, "five", 320, "super", 128, 256, 0, mins=True),
     Layout("Q6_K", 256, 210, "six", 384, "signed", 128, 128, 32, halves=True),
     Layout("IQ4_XS", 256, 136, "codebook", 256, "signed", 64, 128, 128, wide=True),
-    Layout("X8", 32, 0, "byte", 512, "float", 512, 0, 64, halves=True),
-    Layout("X8M", 32, 0, "byte", 512, "float", 1024, 0, 64, mins=True, halves=True),
+    Layout("Q2_K", 256, 84, "two", 128, "both", 128, 256, 0, mins=True, halves=True),
+    Layout("Q3_K", 256, 110, "three", 192, "signed", 128, 128, 32, halves=True, unit=1 / 8),
+    Layout("TQ1_0", 256, 54, "ternary", 128, "head", 0, 128, 8, unit=1 / 8),
+    Layout("TQ2_0", 256, 66, "ternary", 128, "head", 0, 128, 8, unit=1 / 8),
+    Layout("Q1_0", 128, 18, "one", 64, "head", 0, 128, 8, unit=1 / 8),
+    Layout("Q2_0", 64, 18, "ternary", 128, "head", 0, 128, 8, unit=1 / 8),
+    Layout("MXFP4", 32, 17, "e2m1", 256, "power", 64, 0, 16),
+    Layout("NVFP4", 64, 36, "e2m1_halves", 256, "e4m3", 128, 0, 32, halves=True, unit=128.0),
+    Layout("IQ1_S", 256, 50, "ternary", 128, "delta", 64, 128, 8, mins=True, unit=1 / 8),
+    Layout("IQ1_M", 256, 56, "iq1_m", 192, "signed", 128, 128, 32, halves=True, unit=1 / 8),
+    Layout("IQ2_XXS", 256, 66, "iq2", 192, "signed", 64, 128, 128, wide=True, unit=1 / 8),
+    Layout("IQ2_XS", 256, 74, "iq2_halves", 192, "signed", 128, 128, 64, halves=True, unit=1 / 8),
+    Layout("IQ2_S", 256, 82, "iq2_halves", 192, "signed", 128, 128, 64, halves=True, unit=1 / 8),
+    Layout("IQ3_XXS", 256, 98, "iq3_xxs", 256, "signed", 64, 128, 128, wide=True, unit=1 / 4),
+    Layout("IQ3_S", 256, 110, "iq3_s", 256, "signed", 64, 128, 16),
 )
 LAYOUTS = {layout.name: layout for layout in _ALL}
 

@@ -21,8 +21,6 @@ from localllm.model.program import Program
 
 _PIECE = 4 << 20
 """Bytes of the file that a thread reads at a time."""
-_WITH_MINIMA = ("Q2_K",)
-"""Formats of the shared layout whose values have minima."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +53,10 @@ class Weights:
     arena: Arena
 
 
-def layout_of(kind: str) -> str:
-    """The layout that a storage format is packed into."""
-    if kind in LAYOUTS or kind in FLOATS:
-        return kind
-    return "X8M" if kind in _WITH_MINIMA else "X8"
-
-
 def packed_bytes(tensor: TensorInfo) -> int:
     """Memory that a tensor takes, packed."""
     *experts, rows, columns = tensor.shape
-    return prod(experts) * _matrix_bytes(layout_of(tensor.type), rows, columns)
+    return prod(experts) * _matrix_bytes(tensor.type, rows, columns)
 
 
 def _matrix_bytes(layout: str, rows: int, columns: int) -> int:
@@ -81,9 +72,7 @@ def total_bytes(program: Program, source: TensorSource) -> int:
 
 def pack_kernel(kind: str) -> KernelId:
     """The kernel that packs a storage format."""
-    layout = layout_of(kind)
-    factory = "floats" if layout in FLOATS else "shared" if layout.startswith("X8") else "pack"
-    return ("repack", factory, layout)
+    return ("repack", "floats" if kind in FLOATS else "pack", kind)
 
 
 def upload(program: Program, source: TensorSource, options: Options, progress: Progress | None) -> Weights:
@@ -103,7 +92,7 @@ def upload(program: Program, source: TensorSource, options: Options, progress: P
 def _place(tensor: TensorInfo, arena: Arena) -> Matrix:
     *_, rows, columns = tensor.shape
     nbytes = packed_bytes(tensor)
-    return Matrix(arena.take(nbytes).ctypes.data, layout_of(tensor.type), rows, columns, nbytes)
+    return Matrix(arena.take(nbytes).ctypes.data, tensor.type, rows, columns, nbytes)
 
 
 def _vector(source: TensorSource, name: str) -> NDArray[np.float32]:
@@ -148,11 +137,9 @@ class _Loader:
         raw = self._buffer(piece.rows * piece.tensor.row_bytes).reshape(piece.rows, piece.tensor.row_bytes)
         self._source.read_into(piece.tensor.name, piece.first, raw)
         kernel = pack_kernel(piece.tensor.type)
-        data, scales, mins = (raw, None, None) if kernel[1] != "shared" else _integers(raw, piece.tensor.type)
         arguments = words(len(REPACK.names))
         arguments[:] = REPACK.fill(
-            src=data.ctypes.data, row_bytes=data.shape[1], rows=piece.rows, records=piece.records, dst=piece.address,
-            scales=0 if scales is None else scales.ctypes.data, mins=0 if mins is None else mins.ctypes.data,
+            src=raw.ctypes.data, row_bytes=raw.shape[1], rows=piece.rows, records=piece.records, dst=piece.address
         )  # fmt: skip
         self._packers[kernel](arguments.ctypes.data, 0, 0, 0)
         with self._lock:
@@ -165,12 +152,3 @@ class _Loader:
         if buffer is None or buffer.size < nbytes:
             buffer = self._local.buffer = np.empty(nbytes, np.uint8)
         return buffer[:nbytes]
-
-
-def _integers(raw: NDArray[np.uint8], kind: str) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32] | None]:
-    from localllm.quant import format
-
-    integers = format(kind).integers
-    assert integers is not None, kind
-    codes, scales, minima = integers(raw)
-    return np.ascontiguousarray(codes), np.ascontiguousarray(scales), None if minima is None else np.ascontiguousarray(minima)

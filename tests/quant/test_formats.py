@@ -10,10 +10,8 @@ import pytest
 from localllm import quant
 from localllm.errors import OptionError, UnsupportedError
 from localllm.quant.base import REMOVED, TYPES, by_id, by_name
-from localllm.quant.blocks import Float
-from tests.quant.oracle import edge_blocks, random_blocks, same
+from tests.quant.oracle import random_blocks, same
 
-INTEGERS = [name for name in quant.NAMES if quant.format(name).integers is not None]
 QUANTIZABLE = [name for name in quant.NAMES if quant.format(name).quantize is not None]
 
 # RMS error over the deviation of normally distributed values, a little above what was measured.
@@ -68,30 +66,6 @@ def test_types_equal_the_gguf_package() -> None:
         assert (info.block_size, info.block_bytes) == GGML_QUANT_SIZES[kind] or kind.name == "Q8_1"
 
 
-@pytest.mark.parametrize("name", INTEGERS)
-@pytest.mark.parametrize("blocks", [random_blocks, edge_blocks])
-def test_integers_stand_for_the_same_values(name: str, blocks: object) -> None:
-    assert callable(blocks)
-    rows = np.ascontiguousarray(blocks(name)[:12]).reshape(3, -1)
-    integers = quant.format(name).integers
-    assert integers is not None
-    codes, scale, minimum = integers(rows)
-    expected = quant.dequantize(rows, name)
-    assert codes.dtype == np.int8 and codes.shape == expected.shape
-    assert scale.dtype == np.float32 and scale.shape == (3, expected.shape[1] // 16)
-    assert codes.min() >= -64 and codes.max() <= 63
-    with np.errstate(all="ignore"):
-        values: Float = np.repeat(scale, 16, axis=1) * codes
-        if minimum is not None:
-            values += np.repeat(minimum, 16, axis=1)
-    assert same(values, expected).all()
-
-
-def test_integers_are_there_for_the_formats_of_the_shared_path() -> None:
-    needed = "Q2_K Q3_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S TQ1_0 TQ2_0 MXFP4 NVFP4 Q1_0 Q2_0"
-    assert set(needed.split()) <= set(INTEGERS)
-
-
 @pytest.mark.parametrize("name", quant.NAMES)
 def test_leading_axes_pieces_and_strides_change_nothing(name: str) -> None:
     size, width = quant.lookup(name).block_bytes, quant.lookup(name).block_size
@@ -104,14 +78,6 @@ def test_leading_axes_pieces_and_strides_change_nothing(name: str) -> None:
     assert same(quant.dequantize(np.tile(blocks[:4].reshape(1, -1), 2)[:, size : 5 * size], name)[0, :width], flat[1]).all()
     assert quant.dequantize(blocks[:0], name).shape == (0, width)
     assert quant.dequantize(blocks[:, :0], name).shape == (len(blocks), 0)
-
-
-@pytest.mark.parametrize("name", INTEGERS)
-def test_integers_of_nothing(name: str) -> None:
-    integers = quant.format(name).integers
-    assert integers is not None
-    shapes = [part.shape for part in integers(random_blocks(name, 2)[:0]) if part is not None]
-    assert shapes[0] == (0, quant.lookup(name).block_size) and shapes[-1] == (0, quant.lookup(name).block_size // 16)
 
 
 @pytest.mark.parametrize("name", QUANTIZABLE)
@@ -211,7 +177,3 @@ def test_blocks_that_are_none_are_refused() -> None:
         quant.quantize(np.zeros(33, np.float32), "Q4_0")
     with pytest.raises(OptionError, match="Q4_0 values: expected a NumPy array of floats, got list"):
         quant.quantize([0.0] * 32, "Q4_0")  # type: ignore[arg-type]
-    integers = quant.format("Q4_0").integers
-    assert integers is not None
-    with pytest.raises(OptionError, match=r"expected rows \(n, row_bytes\)"):
-        integers(np.zeros(18, np.uint8))

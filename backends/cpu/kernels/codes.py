@@ -6,7 +6,7 @@ that loads are cheapest, t = 0..7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from numba import types
@@ -15,14 +15,53 @@ from numba.core.extending import intrinsic
 from localllm.backends.cpu.kernels.dot import dot4, lookup
 from localllm.backends.cpu.kernels.ir import BYTES, I32, constant, load, offset, pack, shift, splat, store, unpack
 
-CODEBOOK = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-"""The values of IQ4_NL and IQ4_XS; the code is the value + 128."""
+IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+IQ2 = (8, 25, 43, 0, -8, -25, -43, 0)
+IQ3_XXS = (4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62)
+IQ3_S = (1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15)
+"""The values that codes of 3 or 4 bits stand for; those of a grid's values have their sign in the highest bit."""
 
 Codes = Callable[[Any, Any], Iterator[tuple[int, Any]]]
 
 
 def _mask(b: Any, x: Any, bits: int) -> Any:
     return b.and_(x, constant(BYTES.ll, bits))
+
+
+def _placed(b: Any, x: Any, at: int, to: int, bits: int) -> Any:
+    """So many bits of every byte from one place to another, all others zero."""
+    return _mask(b, shift(b, x, to - at), ((1 << bits) - 1) << to)
+
+
+def _one(to: int) -> Codes:
+    def codes(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
+        v = load(b, w, BYTES.ll)
+        for t in range(8):
+            yield t, _placed(b, v, t, to, 1)
+
+    return codes
+
+
+def _two(to: int) -> Codes:
+    def codes(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
+        for i in range(2):
+            v = load(b, offset(b, w, 64 * i), BYTES.ll)
+            for k in range(4):
+                yield 4 * i + k, _placed(b, v, 2 * k, to, 2)
+
+    return codes
+
+
+def _three(to: int, third: int) -> Codes:
+    """``to``: where the lower two bits go, ``third``: where the highest does."""
+
+    def codes(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
+        plane = load(b, offset(b, w, 128), BYTES.ll)  # bit t of a byte belongs to operand t
+        for t, low in _two(to)(b, w):
+            yield t, b.or_(low, _placed(b, plane, t, third, 1))
+
+    return codes
 
 
 def _nibbles(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
@@ -35,13 +74,13 @@ def _nibbles(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
 def _five(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
     fifth = load(b, offset(b, w, 256), BYTES.ll)  # bit t of a byte belongs to operand t
     for t, low in _nibbles(b, w):
-        yield t, b.or_(low, _mask(b, shift(b, fifth, 4 - t), 16))
+        yield t, b.or_(low, _placed(b, fifth, t, 4, 1))
 
 
 def _six(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
     high = [load(b, offset(b, w, 256 + 64 * i), BYTES.ll) for i in range(2)]  # bits 2k, 2k+1 belong to operand 4i + k
     for t, low in _nibbles(b, w):
-        yield t, b.or_(low, _mask(b, shift(b, high[t // 4], 4 - 2 * (t % 4)), 48))
+        yield t, b.or_(low, _placed(b, high[t // 4], 2 * (t % 4), 4, 2))
 
 
 def _bytes(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
@@ -49,13 +88,44 @@ def _bytes(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
         yield t, load(b, offset(b, w, 64 * t), BYTES.ll)
 
 
-def _codebook(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
-    table = [value + 128 for value in CODEBOOK]
-    for t, index in _nibbles(b, w):
-        yield t, lookup(b, table, index)
+def _table(codes: Codes, values: Sequence[int], plus: int) -> Codes:
+    table = [value + plus for value in values] * (16 // len(values))
+
+    def found(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
+        for t, index in codes(b, w):
+            yield t, lookup(b, table, index)
+
+    return found
 
 
-CODES: dict[str, Codes] = {"nibble": _nibbles, "five": _five, "six": _six, "byte": _bytes, "codebook": _codebook}
+def _plus(codes: Codes, plus: int) -> Codes:
+    def more(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
+        for t, v in codes(b, w):
+            yield t, b.add(v, constant(BYTES.ll, plus))
+
+    return more
+
+
+CODES: dict[str, Codes] = {
+    "one": _one(4),
+    "two": _two(0),
+    "ternary": _two(3),
+    "three": _three(3, 5),
+    "nibble": _nibbles,
+    "five": _five,
+    "six": _six,
+    "byte": _bytes,
+    "codebook": _table(_nibbles, IQ4, 128),
+    "e2m1": _table(_nibbles, E2M1, 16),
+    "e2m1_halves": _table(_nibbles, E2M1, 32),
+    "iq1_m": _plus(_three(3, 1), 23),
+    "iq2": _table(_three(0, 2), IQ2, 128),
+    "iq2_halves": _table(_three(0, 2), IQ2, 64),
+    "iq3_xxs": _table(_nibbles, IQ3_XXS, 128),
+    "iq3_s": _table(_nibbles, IQ3_S, 16),
+}
+"""Signs and small values lie so high in their bytes that their offset is one of those that activations come with (layout.py); the factor
+that this brings, 8, is in the layout's unit."""
 
 
 def dotter(codes: str, n: int, halves: bool, wide: bool) -> Any:

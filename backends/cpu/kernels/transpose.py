@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -45,6 +46,10 @@ def words4(typing: Any, base: Any, stride: Any, rows: Any) -> Any:
     return types.UniTuple(INTS, 4)(types.int64, types.int64, types.int64), generate
 
 
+def _there(b: Any, rows: Any) -> Any:
+    return b.icmp_signed("<", ir.Constant(ir.VectorType(I64, 16), list(range(16))), splat(b, rows, 16))
+
+
 def _gathered(element: Any, gives: Any, vector: Any) -> Any:
     @intrinsic
     def f(typing: Any, base: Any, stride: Any, rows: Any) -> Any:
@@ -52,8 +57,7 @@ def _gathered(element: Any, gives: Any, vector: Any) -> Any:
             out = ir.Constant(vector, ir.Undefined)
             for r in range(16):
                 out = b.insert_element(out, load(b, _row(b, args[0], args[1], args[2], r), element), ir.Constant(I32, r))
-            present = b.icmp_signed("<", ir.Constant(ir.VectorType(I64, 16), list(range(16))), splat(b, args[2], 16))
-            return b.bitcast(b.select(present, out, constant(vector, 0)), gives.ll)
+            return b.bitcast(b.select(_there(b, args[2]), out, constant(vector, 0)), gives.ll)
 
         return gives(types.int64, types.int64, types.int64), generate
 
@@ -66,3 +70,39 @@ words16 = _gathered(I32, INTS, INTS.ll)
 """A 4-byte word of each of 16 rows; zero for rows that are not there."""
 bytes16 = _gathered(ir.IntType(8), BYTES16, BYTES16.ll)
 """A byte of each of 16 rows; zero for rows that are not there."""
+
+
+@intrinsic
+def present(typing: Any, rows: Any) -> Any:
+    """All bits of lane r set where row r is there."""
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        return b.sext(_there(b, args[0]), INTS.ll)
+
+    return INTS(types.int64), generate
+
+
+def looker(name: str, table: Sequence[int]) -> Any:
+    """An intrinsic (indices): words of a table, which lies in the kernel's own constants as ``name``."""
+
+    @intrinsic
+    def look(typing: Any, index: Any) -> Any:
+        def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+            words = b.module.globals.get(name) or _constants(b.module, name, table)
+            out = ir.Constant(INTS.ll, ir.Undefined)
+            for r in range(16):
+                lane = ir.Constant(I32, r)
+                at = b.gep(words, [ir.Constant(I32, 0), b.extract_element(args[0], lane)], inbounds=True)
+                out = b.insert_element(out, b.load(at), lane)
+            return out
+
+        return INTS(INTS), generate
+
+    return look
+
+
+def _constants(module: Any, name: str, table: Sequence[int]) -> Any:
+    kind = ir.ArrayType(I32, len(table))
+    words = ir.GlobalVariable(module, kind, name)
+    words.initializer, words.global_constant, words.linkage = ir.Constant(kind, list(table)), True, "internal"
+    return words

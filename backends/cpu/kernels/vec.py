@@ -123,6 +123,8 @@ ld_h = _loader(FLOATS, lambda b, a: widen_half(b, load(b, a, HALVES.ll)))
 """16 halves, widened."""
 ld_bf = _loader(FLOATS, lambda b, a: _bfloat(b, load(b, a, ir.VectorType(I16, 16))))
 """16 bfloat16, widened."""
+ld_e4m3 = _loader(FLOATS, lambda b, a: widen_half(b, _half_of_e4m3(b, load(b, a, BYTES16.ll))))
+"""16 floats of 7 bits, E4M3 without sign or NaN, widened and times 2^-8."""
 bc_f = _loader(FLOATS, lambda b, a: splat(b, load(b, a, F32), 16))
 """One float in every lane."""
 ld_f32 = _loader(types.float32, lambda b, a: load(b, a, F32))
@@ -142,6 +144,11 @@ st_i64 = _storer(types.int64, store)
 
 def _bfloat(b: Any, x: Any) -> Any:
     return b.bitcast(b.shl(b.zext(x, INTS.ll), constant(INTS.ll, 16)), FLOATS.ll)
+
+
+def _half_of_e4m3(b: Any, x: Any) -> Any:
+    shorts = ir.VectorType(I16, 16)
+    return b.bitcast(b.shl(b.zext(x, shorts), constant(shorts, 7)), HALVES.ll)
 
 
 @intrinsic
@@ -176,6 +183,8 @@ to_b16 = unary(INTS, BYTES16, lambda b, x: b.trunc(x, BYTES16.ll))
 u8_to_i = unary(BYTES16, INTS, lambda b, x: b.zext(x, INTS.ll))
 i8_to_i = unary(BYTES16, INTS, lambda b, x: b.sext(x, INTS.ll))
 as_bytes = unary(INTS, BYTES, lambda b, x: b.bitcast(x, BYTES.ll))
+as_halves = unary(INTS, HALVES, lambda b, x: b.bitcast(b.trunc(x, ir.VectorType(I16, 16)), HALVES.ll))
+"""The lower 16 bits of each lane are a half's."""
 bits_f = unary(INTS, FLOATS, lambda b, x: b.bitcast(x, FLOATS.ll))
 vabs = unary(FLOATS, FLOATS, lambda b, x: call(b, "llvm.fabs.v16f32", FLOATS.ll, [x]))
 vround = unary(FLOATS, FLOATS, lambda b, x: call(b, "llvm.rint.v16f32", FLOATS.ll, [x]))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from localllm.backends.cpu.arguments import ADD, GLU
-from localllm.backends.cpu.layout import FLOATS, MANY
+from localllm.backends.cpu.layout import FLOATS, LAYOUTS, MANY
 from localllm.backends.cpu.lower import COLUMNS
 from localllm.quant.base import by_name
 from tests.backends.cpu import matrices
@@ -73,9 +73,9 @@ def moe(driver: Driver, rng: np.random.Generator) -> None:
 
 
 def matrix(driver: Driver, rng: np.random.Generator) -> None:
-    """Packing, embedding, quantising and products, one format for each layout."""
-    for kind in ("F32", "F16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "Q2_K", "IQ2_XS"):
-        columns = {32: 96, 1: 37}.get(by_name(kind).block_size, 256)
+    """Packing, embedding, quantising and products of every format."""
+    for kind in (*FLOATS, *LAYOUTS):
+        columns = {1: 37, 32: 96, 64: 192, 128: 384}.get(by_name(kind).block_size, 256)
         for rows in (1, 17, 77):
             packed = matrices.pack(driver, kind, matrices.blocks(kind, rows, columns))
             matrices.embed(driver, packed, list(range(rows)))

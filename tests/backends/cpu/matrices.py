@@ -11,7 +11,7 @@ from localllm import quant
 from localllm.backends.cpu.arguments_matmul import EMBED, MATMUL, QUANTISE, REPACK
 from localllm.backends.cpu.layout import FLOATS, LAYOUTS, MANY, X_BLOCK, X_STEP, activation_bytes, padded
 from localllm.backends.cpu.records import ROWS, TOKENS, float_bits
-from localllm.backends.cpu.weights import layout_of, pack_kernel
+from localllm.backends.cpu.weights import pack_kernel
 from tests.backends.cpu.driver import Driver, Register
 
 Float = NDArray[np.float32]
@@ -55,22 +55,15 @@ def blocks(kind: str, rows: int, columns: int, seed: int = 0) -> NDArray[np.uint
 
 def pack(driver: Driver, kind: str, raw: NDArray[np.uint8]) -> Packed:
     """Rows of the file to the packed form, by the kernel."""
-    values, layout, rows = quant.dequantize(raw, kind), layout_of(kind), len(raw)
+    values, rows = quant.dequantize(raw, kind), len(raw)
     columns = values.shape[1]
-    size = padded(rows) * columns * FLOATS[layout] if layout in FLOATS else LAYOUTS[layout].packed_bytes(rows, columns)
+    size = padded(rows) * columns * FLOATS[kind] if kind in FLOATS else LAYOUTS[kind].packed_bytes(rows, columns)
     memory = driver.alloc(size)
     memory[:] = 0
     driver._kept.append(memory)
-    packed = Packed(layout, rows, columns, memory.ctypes.data, values)
-    data, scales, mins = raw, 0, 0
-    if layout.startswith("X8"):
-        integers = quant.format(kind).integers
-        assert integers is not None
-        codes, scale, minimum = integers(raw)
-        data, scales = codes.view(np.uint8), driver.address(scale, np.float32)
-        mins = 0 if minimum is None else driver.address(minimum, np.float32)
-    words = {"src": driver.address(data, np.uint8), "row_bytes": data.shape[1], "rows": rows, "records": packed.records}
-    driver.run(pack_kernel(kind), REPACK, {**words, "dst": packed.address, "scales": scales, "mins": mins})
+    packed = Packed(kind, rows, columns, memory.ctypes.data, values)
+    words = {"src": driver.address(raw, np.uint8), "row_bytes": raw.shape[1], "rows": rows, "records": packed.records}
+    driver.run(pack_kernel(kind), REPACK, {**words, "dst": packed.address})
     return packed
 
 

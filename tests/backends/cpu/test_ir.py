@@ -44,7 +44,8 @@ KERNELS: list[KernelId] = [
     ("experts", "rows", "Q6_K"),
     ("experts", "total", "Q6_K"),
     ("repack", "pack", "Q5_K"),
-    ("repack", "shared", "X8M"),
+    *[("repack", "pack", kind) for kind in ("TQ1_0", "MXFP4", "NVFP4", "Q3_K", "IQ1_M", "IQ2_XS", "IQ3_S")],
+    *[("matmul", "few", kind, 1) for kind in ("Q2_K", "IQ1_S", "IQ1_M", "IQ2_XS", "MXFP4", "NVFP4", "Q1_0")],
     ("repack", "floats", "F16"),
 ]
 INNER_LOOPS = [("attention_few", "attend_few", 6), ("attention_few", "attend_few", 7), ("attention_many", "attend_many")]
