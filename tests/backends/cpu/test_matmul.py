@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from localllm import quant
 from localllm.backends.cpu.layout import FLOATS, LAYOUTS, MANY, padded
@@ -31,6 +32,31 @@ def test_packed_rows_are_the_files(kind: str, rows: int) -> None:
         np.testing.assert_allclose(found, matrix.values, rtol=1e-6, atol=1e-6 * np.abs(matrix.values).max())
     else:
         np.testing.assert_array_equal(found, matrix.values)
+
+
+def noise(kind: str, rows: int, columns: int) -> NDArray[np.uint8]:
+    """Random bytes: every code and every kind of scale, but for float16 that are 2 and more, infinite or NaN."""
+    block = quant.format(kind).block
+    raw = np.random.default_rng(8).integers(0, 256, (rows, columns // quant.lookup(kind).block_size * block.itemsize), np.uint8)
+    blocks = raw.view(block)
+    for name in block.names or ():
+        if block[name] == np.float16:
+            blocks[name] = (blocks[name].view(np.uint16) & 0xBFFF).view(np.float16)
+    if kind == "IQ1_M":
+        blocks["scales"] &= np.array([0xFFFF, 0xFFFF, 0xFFFF, 0xBFFF], np.uint16)
+    if kind == "MXFP4":
+        blocks["e"][:, :3] = 0, 1, 255
+    if kind == "NVFP4":
+        blocks["d"][:, 0] = 0x00, 0x07, 0x7F, 0xFF
+    return raw
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_every_code_and_every_scale_is_packed(kind: str) -> None:
+    driver = Driver()
+    matrix = matrices.pack(driver, kind, noise(kind, 50, columns_of(kind)))
+    found = matrices.embed(driver, matrix, list(range(50)))
+    np.testing.assert_allclose(found, matrix.values, rtol=0, atol=1e-6 * np.abs(matrix.values).max() if LAYOUTS[kind].mins else 0)
 
 
 @pytest.mark.parametrize("kind", LAYOUTS)
