@@ -46,6 +46,7 @@ KERNELS: list[KernelId] = [
     ("repack", "pack", "Q5_K"),
     ("repack", "shared", "X8M"),
     ("repack", "floats", "F16"),
+    ("load", "load"),
 ]
 INNER_LOOPS = [("attention_few", "attend_few", 6), ("attention_few", "attend_few", 7), ("attention_many", "attend_many")]
 _FLAGS = re.compile(
