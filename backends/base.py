@@ -139,8 +139,9 @@ class Backend(Protocol):
         """Bytes that weights and scratch will take, without the cache."""
 
     def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Any:
-        """The weights that the Program names, in the backend's own form; once per file. They may be read in the background until ``compile``,
-        which raises what reading raises."""
+        """The weights that the Program names, in the backend's own form; once per file.
+
+        They may be read in the background until ``compile``, which then raises what reading raises."""
 
     def compile(self, program: Program, weights: Any, options: Options, progress: Progress | None = None) -> Session:
         """A session over uploaded weights. Cheap."""

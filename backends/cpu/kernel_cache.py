@@ -34,8 +34,8 @@ def digest(target: Target) -> str:
     """Digest of everything that the machine code depends on."""
     h = hashlib.sha256()
     here = Path(__file__).parent
-    shared = [here / f"{name}.py" for name in ("arguments", "arguments_load", "arguments_matmul", "compiler", "layout", "records", "target")]
-    for source in [*shared, *sorted((here / "kernels").glob("*.py"))]:
+    names = "arguments", "arguments_load", "arguments_matmul", "compiler", "layout", "records", "target"
+    for source in [*(here / f"{name}.py" for name in names), *sorted((here / "kernels").glob("*.py"))]:
         h.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     settings = sorted((name, value) for name, value in os.environ.items() if name in _NUMBA)
     versions = _version("numba"), _version("llvmlite"), sys.platform, sys.version_info[:2]

@@ -18,6 +18,7 @@ from localllm.backends.cpu.arguments_load import LOAD, PIECE
 from localllm.backends.cpu.kernel_cache import KernelId, kernels
 from localllm.backends.cpu.layout import padded
 from localllm.backends.cpu.threads import KERNEL
+from localllm.errors import BackendError
 
 _KERNEL: KernelId = ("load", "load")
 _READ = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 5)
@@ -70,8 +71,8 @@ class Loading:
                 self._join(progress)
         finally:
             self.stop()
-        if self._error is not None:
-            raise self._error
+        if not self._table[:, _DONE].all():
+            raise self._error or BackendError("loading was stopped before its end; load the model again")
 
     def stop(self) -> None:
         """Take no more pieces, wait for those that are under way, and let the file go."""
@@ -95,8 +96,10 @@ class Loading:
 
     def _join(self, progress: Progress | None) -> None:
         for thread in self._threads:
-            while thread.is_alive():
+            running = True
+            while running:
                 thread.join(_GLANCE)
+                running = thread.is_alive()
                 if progress is not None:
                     progress("load", int(self._words[_LOADED]), self._total)
 
@@ -114,7 +117,7 @@ def _address(function: Any) -> int:
 
 
 def _table(pieces: Sequence[Piece]) -> NDArray[np.int64]:
-    table = words(len(pieces) * len(PIECE.names)).reshape(len(pieces), -1)
+    table = words(len(pieces) * len(PIECE.names)).reshape(len(pieces), len(PIECE.names))
     for row, piece in zip(table, pieces, strict=True):
         row[:] = PIECE.fill(file=0, offset=piece.offset, bytes=piece.bytes, pack=piece.pack, done=0, src=0, **_SPARE, **piece.arguments)
     return table

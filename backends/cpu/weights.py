@@ -46,7 +46,10 @@ class Matrix:
 
 @dataclass(slots=True)
 class Weights:
-    """``matrices`` and ``vectors`` (float32, padded with zeros to a multiple of 64) by tensor name. ``matrices`` may be read when ``loading`` is done."""
+    """``matrices`` and ``vectors`` (float32, padded with zeros to a multiple of 64) by tensor name.
+
+    ``matrices`` may be read when ``loading`` is done.
+    """
 
     matrices: Mapping[str, Matrix]
     vectors: Mapping[str, NDArray[np.float32]]

@@ -1,4 +1,4 @@
-"""The loop of a thread that loads weights: it reads and packs pieces without coming back to Python, and so never waits for the interpreter."""
+"""The loop of a thread that loads weights: it reads and packs without coming back to Python, and so never waits for the interpreter."""
 
 from __future__ import annotations
 
