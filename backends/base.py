@@ -36,6 +36,15 @@ class TensorInfo(Protocol):
     def nbytes(self) -> int: ...
 
 
+class Readable(Protocol):
+    """A file that stays open while somebody refers to it."""
+
+    def fileno(self) -> int: ...
+
+    def read_into(self, offset: int, out: memoryview, /) -> None:
+        """Fill ``out`` (bytes) from ``offset`` on. Thread-safe. Raises FileError and its kinds."""
+
+
 class TensorSource(Protocol):
     """Where weights come from. An open GGUF file is one."""
 
@@ -44,6 +53,9 @@ class TensorSource(Protocol):
 
     def read_into(self, name: str, first_row: int, out: NDArray[np.uint8]) -> None:
         """Fill ``out`` (rows, row_bytes), C-contiguous, from row ``first_row`` on. All leading axes count as rows. Thread-safe."""
+
+    def place(self, name: str) -> tuple[Readable, int]:
+        """The file that a tensor lies in, and the offset of its first byte there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +139,9 @@ class Backend(Protocol):
         """Bytes that weights and scratch will take, without the cache."""
 
     def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Any:
-        """The weights that the Program names, in the backend's own form; once per file."""
+        """The weights that the Program names, in the backend's own form; once per file.
+
+        They may be read in the background until ``compile``, which then raises what reading raises."""
 
     def compile(self, program: Program, weights: Any, options: Options, progress: Progress | None = None) -> Session:
         """A session over uploaded weights. Cheap."""

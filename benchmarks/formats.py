@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localllm import quant
-from localllm.backends.base import Chunk, Options, Want
+from localllm.backends.base import Chunk, Options, Readable, Want
 from localllm.backends.cpu import CpuBackend
 from localllm.backends.cpu.layout import FLOATS, LAYOUTS
 from localllm.backends.cpu.machine import Meter
@@ -54,6 +55,23 @@ class Tensor:
     nbytes: int
 
 
+class File:
+    """Bytes in a file that is gone when nobody refers to it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = tempfile.TemporaryFile()
+        self._file.write(data)
+        self._file.flush()
+
+    def fileno(self) -> int:
+        """The system's number of the file."""
+        return self._file.fileno()
+
+    def read_into(self, offset: int, out: memoryview, /) -> None:
+        """Fill ``out`` from ``offset`` on."""
+        out[:] = os.pread(self.fileno(), len(out), offset)
+
+
 class Source:
     """Matrices of one format whose rows are those of a pool, and two small ones of floats for the rest of a Program."""
 
@@ -62,12 +80,17 @@ class Source:
         shapes |= dict.fromkeys(("embed", "head"), (64, COLUMNS, "F32", 4 * COLUMNS))
         self.tensors: Mapping[str, Tensor] = {name: Tensor(name, (n, k), t, b, n * b) for name, (n, k, t, b) in shapes.items()}
         values = np.random.default_rng(1).standard_normal((64, COLUMNS)).astype(np.float32)
-        self._pools = dict.fromkeys(names, pool) | dict.fromkeys(("embed", "head"), values.view(np.uint8))
+        pools = {"w": np.resize(pool, (ROWS, pool.shape[1])), "other": values.view(np.uint8)}
+        self._file = File(b"".join(p.tobytes() for p in pools.values()))
+        self._offsets = dict.fromkeys(names, 0) | dict.fromkeys(("embed", "head"), pools["w"].nbytes)
 
     def read_into(self, name: str, first_row: int, out: NDArray[np.uint8]) -> None:
-        """Rows of the pool, again and again."""
-        pool = self._pools[name]
-        out[:] = pool[np.arange(first_row, first_row + len(out)) % len(pool)]
+        """Rows of a tensor."""
+        self._file.read_into(self._offsets[name] + first_row * out.shape[1], out.data.cast("B"))
+
+    def place(self, name: str) -> tuple[Readable, int]:
+        """All matrices of the format are the same bytes."""
+        return self._file, self._offsets[name]
 
 
 def program(names: Sequence[str]) -> Program:

@@ -217,21 +217,17 @@ class Model:
 def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:
     path = resolve(name_or_path, progress=chosen.progress)
     with open_gguf(path) as file:
-        # The vocabulary is built while the weights are read: half a second that nobody waits for.
-        tokenizer = Background(_tokenizer_of(file.metadata))
         program = build(file)
         backend = backends.get(chosen.backend)
-        session = _start(backend, program, file, path, chosen)
+        options = Options(threads=chosen.threads, batch=chosen.batch)
+        _require_support(backend, program, file, path)
+        memory.require(backend.memory(program, file, options), path.name, force=chosen.force)
+        weights = backend.upload(program, file, options, chosen.progress)
+        # The vocabulary is built while the weights are read, and not before: imports would wait for it at every file that they open.
+        tokenizer = Background(_tokenizer_of(file.metadata))
+        session = backend.compile(program, weights, options, chosen.progress)
     context = chosen.ctx or program.context
     return Model(session, program, file.metadata, tokenizer, backend=backend.name, context=context, batch=chosen.batch)
-
-
-def _start(backend: Backend, program: Program, source: TensorSource, path: Path, chosen: LoadOptions) -> Session:
-    _require_support(backend, program, source, path)
-    options = Options(threads=chosen.threads, batch=chosen.batch)
-    memory.require(backend.memory(program, source, options), path.name, force=chosen.force)
-    weights = backend.upload(program, source, options, chosen.progress)
-    return backend.compile(program, weights, options, chosen.progress)
 
 
 def _require_support(backend: Backend, program: Program, source: TensorSource, path: Path) -> None:
@@ -245,6 +241,8 @@ def _tokenizer_of(metadata: Mapping[str, Any]) -> Callable[[], Tokenizer]:
     def make() -> Tokenizer:
         from localllm.text import Tokenizer
 
-        return Tokenizer.from_metadata(metadata)
+        tokenizer = Tokenizer.from_metadata(metadata)
+        tokenizer.encode(" a")  # makes what is made at first use
+        return tokenizer
 
     return make

@@ -40,12 +40,16 @@ class CpuBackend:
         return total_bytes(program, source) + registers
 
     def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Weights:
-        """Read and pack."""
+        """Begin to read and pack; ``compile`` waits for the end."""
         return upload(program, source, options, progress)
 
     def compile(self, program: Program, weights: Weights, options: Options, progress: Progress | None = None) -> CpuSession:
         """Lower to tapes."""
-        return CpuSession(program, weights, options, progress)
+        try:
+            return CpuSession(program, weights, options, progress)
+        except BaseException:
+            weights.loading.stop()
+            raise
 
 
 def backend() -> CpuBackend:

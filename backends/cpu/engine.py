@@ -59,6 +59,7 @@ class Engine:
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)
         self._tapes = {key: assemble(tape, addresses) for key, tape in rows.items()}
         self._crews = {key: Crew(threads) for key in rows}
+        weights.loading.wait(progress)
 
     def settle(self) -> None:
         """End what an interrupt has left of a call: it works on the tables that the next one fills."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import importlib.util
 import os
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,25 @@ def digest(target: Target) -> str:
     """Digest of everything that the machine code depends on."""
     h = hashlib.sha256()
     here = Path(__file__).parent
-    shared = [here / f"{name}.py" for name in ("arguments", "arguments_matmul", "compiler", "layout", "records", "target")]
-    for source in [*shared, *sorted((here / "kernels").glob("*.py"))]:
+    names = "arguments", "arguments_load", "arguments_matmul", "compiler", "layout", "records", "target"
+    for source in [*(here / f"{name}.py" for name in names), *sorted((here / "kernels").glob("*.py"))]:
         h.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     settings = sorted((name, value) for name, value in os.environ.items() if name in _NUMBA)
-    versions = version("numba"), version("llvmlite"), version("gguf"), sys.platform, sys.version_info[:2]
+    versions = _version("numba"), _version("llvmlite"), _version("gguf", "quants.py"), sys.platform, sys.version_info[:2]
     h.update(repr((target, processor(target), features(target), versions, settings)).encode())
     return h.hexdigest()[:20]
+
+
+def _version(package: str, file: str = "_version.py") -> bytes | str:
+    """A file that tells one version of a package from another, without importing it: its metadata would take 20 ms of every start. The
+    grids of formats come out of gguf's ``quants.py``."""
+    spec = importlib.util.find_spec(package)
+    with contextlib.suppress(OSError):
+        if spec is not None and spec.origin:
+            return Path(spec.origin).with_name(file).read_bytes()
+    from importlib.metadata import version
+
+    return version(package)
 
 
 class KernelCache:
@@ -100,6 +111,8 @@ class KernelCache:
         return data if hashlib.sha256(data).digest() == check else None
 
     def _compile(self, i: KernelId) -> bytes:
+        import tempfile
+
         from localllm.backends.cpu.compiler import compile_kernel
 
         module = importlib.import_module(f"localllm.backends.cpu.kernels.{i[0]}")

@@ -1,10 +1,8 @@
-"""Weights in memory: read from the file in pieces by all threads and packed straight into the arena; the model is in memory once."""
+"""Weights in memory: what is packed how, and where; the model is in memory once."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -12,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localllm.backends.base import Options, Progress, TensorInfo, TensorSource
-from localllm.backends.cpu.arena import Arena, vector, words
-from localllm.backends.cpu.arguments_matmul import REPACK
+from localllm.backends.cpu.arena import Arena, vector
 from localllm.backends.cpu.kernel_cache import KernelId, kernels
 from localllm.backends.cpu.layout import FLOATS, GROUP, LAYOUTS, padded
-from localllm.backends.cpu.threads import KERNEL, default_threads
+from localllm.backends.cpu.loading import Loading, Piece
+from localllm.backends.cpu.threads import default_threads
 from localllm.model.program import Program
 
 _PIECE = 4 << 20
@@ -46,11 +44,15 @@ class Matrix:
 
 @dataclass(slots=True)
 class Weights:
-    """``matrices`` and ``vectors`` (float32, padded with zeros to a multiple of 64) by tensor name."""
+    """``matrices`` and ``vectors`` (float32, padded with zeros to a multiple of 64) by tensor name.
+
+    ``matrices`` may be read when ``loading`` is done.
+    """
 
     matrices: Mapping[str, Matrix]
     vectors: Mapping[str, NDArray[np.float32]]
     arena: Arena
+    loading: Loading
 
 
 def packed_bytes(tensor: TensorInfo) -> int:
@@ -76,17 +78,19 @@ def pack_kernel(kind: str) -> KernelId:
 
 
 def upload(program: Program, source: TensorSource, options: Options, progress: Progress | None) -> Weights:
-    """All that the Program names, packed."""
+    """All that the Program names, on its way into the arena: ``Weights.loading`` is to be waited for before a kernel reads a matrix."""
     names = [name for name, shape in program.shapes.items() if len(shape) > 1]
     arena = Arena(total_bytes(program, source))
-    found = kernels().addresses({pack_kernel(source.tensors[name].type) for name in names}, progress)
+    packers = kernels().addresses({pack_kernel(source.tensors[name].type) for name in names}, progress)
     matrices = {name: _place(source.tensors[name], arena) for name in names}
-    loader = _Loader(source, {i: KERNEL(address) for i, address in found.items()}, progress, sum(source.tensors[n].nbytes for n in names))
-    pieces = [piece for name in names for piece in _pieces(source.tensors[name], matrices[name])]
-    with ThreadPoolExecutor(options.threads or default_threads()) as pool:
-        for _ in pool.map(loader.load, pieces):
-            pass
-    return Weights(matrices, {name: _vector(source, name) for name, shape in program.shapes.items() if len(shape) == 1}, arena)
+    pieces = [piece for name in names for piece in _pieces(source, name, matrices[name], packers)]
+    loading = Loading(pieces, options.threads or default_threads(), arena)
+    try:
+        vectors = {name: _vector(source, name) for name, shape in program.shapes.items() if len(shape) == 1}
+    except BaseException:
+        loading.stop()
+        raise
+    return Weights(matrices, vectors, arena, loading)
 
 
 def _place(tensor: TensorInfo, arena: Arena) -> Matrix:
@@ -104,51 +108,17 @@ def _vector(source: TensorSource, name: str) -> NDArray[np.float32]:
     return vector(dequantize(raw, tensor.type)[0])
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Rows of a tensor that a thread reads and packs at once: whole groups, of one expert."""
-
-    tensor: TensorInfo
-    first: int
-    rows: int
-    records: int
-    address: int
-
-
-def _pieces(tensor: TensorInfo, matrix: Matrix) -> Iterator[_Piece]:
+def _pieces(source: TensorSource, name: str, matrix: Matrix, packers: Mapping[KernelId, int]) -> Iterator[Piece]:
+    """Whole groups of rows, of one expert each."""
+    tensor = source.tensors[name]
+    file, place = source.place(name)
     each = max(1, _PIECE // (tensor.row_bytes * GROUP)) * GROUP
     one = _matrix_bytes(matrix.layout, matrix.rows, matrix.columns)
     group = one // matrix.groups
+    row = {"row_bytes": tensor.row_bytes, "records": matrix.records}
     for expert in range(prod(tensor.shape[:-2])):
         for first in range(0, matrix.rows, each):
             rows = min(each, matrix.rows - first)
-            yield _Piece(tensor, expert * matrix.rows + first, rows, matrix.records, matrix.address + expert * one + first // GROUP * group)
-
-
-class _Loader:
-    def __init__(
-        self, source: TensorSource, packers: Mapping[KernelId, Callable[..., None]], progress: Progress | None, total: int
-    ) -> None:
-        self._source, self._packers, self._progress = source, packers, progress
-        self._total, self._done, self._lock = total, 0, threading.Lock()
-        self._local = threading.local()
-
-    def load(self, piece: _Piece) -> None:
-        raw = self._buffer(piece.rows * piece.tensor.row_bytes).reshape(piece.rows, piece.tensor.row_bytes)
-        self._source.read_into(piece.tensor.name, piece.first, raw)
-        kernel = pack_kernel(piece.tensor.type)
-        arguments = words(len(REPACK.names))
-        arguments[:] = REPACK.fill(
-            src=raw.ctypes.data, row_bytes=raw.shape[1], rows=piece.rows, records=piece.records, dst=piece.address
-        )  # fmt: skip
-        self._packers[kernel](arguments.ctypes.data, 0, 0, 0)
-        with self._lock:
-            self._done += raw.size
-            if self._progress:
-                self._progress("load", self._done, self._total)
-
-    def _buffer(self, nbytes: int) -> NDArray[np.uint8]:
-        buffer: NDArray[np.uint8] | None = getattr(self._local, "buffer", None)
-        if buffer is None or buffer.size < nbytes:
-            buffer = self._local.buffer = np.empty(nbytes, np.uint8)
-        return buffer[:nbytes]
+            offset = place + (expert * matrix.rows + first) * tensor.row_bytes
+            to = {"rows": rows, "dst": matrix.address + expert * one + first // GROUP * group}
+            yield Piece(file, offset, rows * tensor.row_bytes, packers[pack_kernel(tensor.type)], {**row, **to})

@@ -12,7 +12,6 @@ name that files have as ``general.architecture``. It is imported when a file ask
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable
 
@@ -53,6 +52,8 @@ def configure(file: ModelFile) -> ModelConfig:
 def _family(keys: Keys) -> Callable[[Keys], ModelConfig]:
     module = FAMILIES.get(keys.architecture)
     if module is None:
+        import difflib
+
         near = difflib.get_close_matches(keys.architecture[:60], FAMILIES, n=2)
         known = f"the nearest known: {', '.join(near)}" if near else f"known: {', '.join(sorted(FAMILIES))}"
         raise UnsupportedError(f"{label(keys.file)}: architecture {brief(keys.architecture)} is not supported; {known}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypedDict
 
@@ -121,6 +120,8 @@ def refuse_unknown(options: Mapping[str, Any], known: Sequence[str]) -> None:
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
     meant = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in known else get_close_matches(name.lower(), known, 1)
     return f"; did you mean {meant[0]!r}?" if meant else f"; there are: {', '.join(known)}"
 

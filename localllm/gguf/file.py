@@ -82,11 +82,19 @@ class GGUFFile:
             raise OptionError(f"out is {out.dtype} of shape {out.shape} for tensor {quote(name)}, expected {expected}")
         if not 0 <= first_row <= first_row + len(out) <= tensor.rows:
             raise OptionError(f"rows {first_row} to {first_row + len(out)} of tensor {quote(name)}, which has {tensor.rows}")
-        files = self._files
+        file, offset = self.place(name)
+        if out.size:
+            file.read_into(offset + first_row * tensor.row_bytes, out.data.cast("B"))
+
+    def place(self, name: str) -> tuple[File, int]:
+        """The file that a tensor lies in, and the offset of its first byte there; whoever has it may read on when this one is closed.
+
+        Raises FileError if it is closed already.
+        """
+        tensor, files = self._tensor(name), self._files
         if files is None:
             raise FileError(f"{self._label}: is closed; open it again to read tensor {quote(name)}")
-        if out.size:
-            files[tensor.shard].read_into(tensor.offset + first_row * tensor.row_bytes, out.data.cast("B"))
+        return files[tensor.shard], tensor.offset
 
     def read(self, name: str) -> NDArray[np.uint8]:
         """All bytes of a tensor: (rows, row_bytes)."""

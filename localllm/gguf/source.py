@@ -53,6 +53,10 @@ class File:
         if not stat.S_ISREG(mode):
             raise FileError(f"{self.label}: is a device or a pipe; a model must be a regular file")
 
+    def fileno(self) -> int:
+        """The descriptor, for reading where Python does not look; its place is not kept."""
+        return self._file.fileno()
+
     def read_into(self, offset: int, out: memoryview) -> None:
         """Fill ``out`` (bytes) from ``offset`` on.
 

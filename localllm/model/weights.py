@@ -5,7 +5,6 @@ What nobody took at the end is reported, since a weight that is left out silentl
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,6 +97,8 @@ class Weights:
         return tuple(tensor.shape)
 
     def _near(self, name: str) -> str:
+        import difflib
+
         near = difflib.get_close_matches(name, self._file.tensors, n=3, cutoff=0.8)
         return f"; names like it are {', '.join(map(brief, near))}" if near else ""
 

@@ -36,7 +36,9 @@ _IDLE_SPIN = 20000
 
 
 @intrinsic
-def _call(typing: Any, function: Any, args: Any, state: Any, counter: Any, thread: Any) -> Any:
+def call_kernel(typing: Any, function: Any, args: Any, state: Any, counter: Any, thread: Any) -> Any:
+    """Call the machine code at an address."""
+
     def generate(context: Any, b: Any, sig: Any, values: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [I64] * 4)
         b.call(b.inttoptr(values[0], kind.as_pointer()), values[1:])
@@ -51,7 +53,7 @@ def _walk(sync: int, first: int, last: int, thread: int) -> None:
     state = ld_i64(sync + 8 * JOB_STATE)
     threads = ld_i64(sync + 8 * JOB_THREADS)
     for _ in range(first, last):
-        _call(ld_i64(row + 8 * FUNCTION), ld_i64(row + 8 * ARGS), state, ld_i64(row + 8 * COUNTER), thread)
+        call_kernel(ld_i64(row + 8 * FUNCTION), ld_i64(row + 8 * ARGS), state, ld_i64(row + 8 * COUNTER), thread)
         if ld_i64(row + 8 * BARRIER) != 0:
             phase = atomic_load(sync + 8 * PHASE)  # can't move before this thread arrives, so it names this meeting
             barrier(sync, threads)

@@ -47,6 +47,7 @@ KERNELS: list[KernelId] = [
     *[("repack", "pack", kind) for kind in ("TQ1_0", "MXFP4", "NVFP4", "Q3_K", "IQ1_M", "IQ2_XS", "IQ3_S")],
     *[("matmul", "few", kind, 1) for kind in ("Q2_K", "IQ1_S", "IQ1_M", "IQ2_XS", "MXFP4", "NVFP4", "Q1_0")],
     ("repack", "floats", "F16"),
+    ("load", "load"),
 ]
 INNER_LOOPS = [("attention_few", "attend_few", 6), ("attention_few", "attend_few", 7), ("attention_many", "attend_many")]
 _FLAGS = re.compile(
