@@ -12,8 +12,10 @@ WORD = 8
 LINE = 64
 """Bytes of a cache line; counters stand one to a line."""
 
-TAPE_WORDS = 4
-FUNCTION, ARGS, COUNTER, BARRIER = range(TAPE_WORDS)
+TAPE_WORDS = 8
+FUNCTION, ARGS, COUNTER, BARRIER, STREAM, STREAM_PIECE, STREAM_PIECES, _ = range(TAPE_WORDS)
+"""A row: a kernel, its arguments, its counter, whether threads meet behind it, and the weights that are read next after such a meeting:
+their address (0: none), the bytes of a piece of work and how many there are."""
 
 TILE = 64
 """Keys in a tile of attention and tokens in a page of the cache: aligned to absolute positions, so that sums don't depend on the batch."""
@@ -38,8 +40,9 @@ STATE_WORDS = 32
     _ROPE1,
     _ROPE2,
     _ROPE3,
+    THREADS,  # how many threads run the job
     PROGRAM_END,
-) = range(17)
+) = range(18)
 
 SYNC_WORDS = 8 * 8
 """The words that threads meet on, a cache line each."""

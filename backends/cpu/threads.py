@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from localllm.backends.cpu.arena import words
 from localllm.backends.cpu.kernel_cache import KernelId, kernels
-from localllm.backends.cpu.records import DONE, SYNC_WORDS, WORKERS
+from localllm.backends.cpu.records import DONE, SYNC_WORDS, THREADS, WORKERS
 from localllm.errors import BackendError
 
 KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
@@ -101,6 +101,7 @@ class Team:
             self._settle()
             threads = min(threads, 1 + self._recruit(threads - 1))
             job.counters[:] = 0
+            job.state[THREADS] = threads
             self._job = job
             self._words[:4] = job.rows.ctypes.data, len(job.rows), job.state.ctypes.data, threads
             started = time.perf_counter()

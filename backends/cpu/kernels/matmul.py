@@ -17,11 +17,11 @@ from localllm.backends.cpu.kernels.codes import dotter, unpacker
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import AHEAD, FLOATS, INTS
 from localllm.backends.cpu.kernels.scales import scales_of
-from localllm.backends.cpu.kernels.sync import take
+from localllm.backends.cpu.kernels.sync import span, take
 from localllm.backends.cpu.kernels.tile import broadcaster, half_of, prefetcher, tile_fma, tile_plus, tile_scaled, zeros
 from localllm.backends.cpu.kernels.vec import ld_f, ld_i64, st_f
 from localllm.backends.cpu.layout import LAYOUTS, MANY, X_BLOCK, X_C8, X_C16, X_C32A, X_C128, X_STEP, X_SUM, X_SUM_A, Layout
-from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES
+from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES, THREADS
 
 _W, _RECORDS, _X, _X_BYTES, _INIT, _INIT_STRIDE, _OUT, _OUT_STRIDE, _GROUPS, _ROWS = MATMUL.offsets
 _STARTS = {0: 0, 8: X_C8, 16: X_C16, 32: X_C32A, 64: X_C32A, 128: X_C128}
@@ -126,8 +126,9 @@ def few(name: str, n: int) -> Callable[..., None]:
         records, x_bytes = ld_i64(args + _RECORDS), ld_i64(args + _X_BYTES)
         init_stride, out_stride = ld_i64(args + _INIT_STRIDE), ld_i64(args + _OUT_STRIDE)
         tiles = (ld_i64(ld_i64(args + _ROWS)) + n - 1) // n
-        g = take(counter)
-        while g < ld_i64(args + _GROUPS):
+        groups, threads = ld_i64(args + _GROUPS), ld_i64(state + 8 * THREADS)
+        g, last = span(thread, groups, threads)
+        while g < groups:
             x = ld_i64(args + _X)
             init, out = ld_i64(args + _INIT) + 256 * g, ld_i64(args + _OUT) + 256 * g
             for _ in range(tiles):
@@ -135,7 +136,9 @@ def few(name: str, n: int) -> Callable[..., None]:
                 x += x_bytes
                 init += n * init_stride
                 out += n * out_stride
-            g = take(counter)
+            g += 1
+            if g == last:
+                g, last = span(threads + take(counter), groups, threads)
 
     return run
 

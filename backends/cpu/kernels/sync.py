@@ -13,8 +13,10 @@ from numba.core.extending import intrinsic
 
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import I32, I64, call, pointer
+from localllm.backends.cpu.kernels.tile import prefetcher
 from localllm.backends.cpu.records import ARRIVED, PHASE, SLEEPERS
 
+_fetch = prefetcher(4, near=False)
 SPIN = 3000
 """Pauses before a thread sleeps in a barrier, about 40 microseconds: more only hurts where another process wants the core."""
 
@@ -117,8 +119,19 @@ def take(counter: int) -> Any:
 
 
 @helper
-def barrier(sync: int, threads: int) -> None:
-    """All threads of the job meet."""
+def span(k: int, pieces: int, threads: int) -> Any:
+    """Pieces first..last-1 of work that lies in a row in memory: the k-th of spans that get smaller, so that threads read on for long and
+    still end together. A thread begins with the one of its own number; the counter gives out those behind. (pieces, pieces) at the end."""
+    first = 0
+    for _ in range(k):
+        first += max(1, (pieces - first) // (2 * threads))
+    first = min(first, pieces)
+    return first, first + min(max(1, (pieces - first) // (2 * threads)), pieces - first)
+
+
+@helper
+def barrier(sync: int, threads: int, wanted: int, end: int) -> None:
+    """All threads of the job meet. Who waits asks for the memory from ``wanted`` to ``end`` meanwhile."""
     if threads == 1:
         return
     phase = atomic_load(sync + 8 * PHASE)
@@ -132,7 +145,11 @@ def barrier(sync: int, threads: int) -> None:
     for _ in range(SPIN):
         if atomic_load(sync + 8 * PHASE) != phase:
             return
-        pause()
+        if wanted < end:
+            _fetch(wanted)
+            wanted += 256
+        else:
+            pause()
     atomic_add(sync + 8 * SLEEPERS, 1)  # somebody has lost the processor: give this one away
     full_fence()
     while atomic_load(sync + 8 * PHASE) == phase:

@@ -30,6 +30,7 @@ from localllm.backends.cpu.records import (
     SCRATCH,
     SCRATCH_BYTES,
     STATE_WORDS,
+    THREADS,
     TILE,
     Record,
 )
@@ -141,7 +142,7 @@ class Driver:
         memory = self.alloc(each * self.threads) if each else np.zeros(0, np.uint8)
         self._kept.append(memory)
         state = np.full(STATE_WORDS, -1, np.int64)
-        filled = {SCRATCH: memory.ctypes.data, SCRATCH_BYTES: each, **(words or {})}
+        filled = {SCRATCH: memory.ctypes.data, SCRATCH_BYTES: each, THREADS: self.threads, **(words or {})}
         for index, value in filled.items():
             state[index] = value
         copy: NDArray[np.int64] = self.array(state, np.int64)

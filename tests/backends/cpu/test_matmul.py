@@ -97,5 +97,16 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
     assert np.isnan(beside[1:]).all()
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_spans_of_groups_are_all_done(threads: int) -> None:
+    rng = np.random.default_rng(6)
+    for groups in (1, 2, 5, 40):
+        driver = Driver(threads=threads)
+        matrix = matrices.pack(driver, "Q8_0", matrices.blocks("Q8_0", 64 * groups, 64))
+        x = driver.register(rng.standard_normal((1, 64)))
+        exact = matrices.rounded(driver, x) @ matrix.values.astype(np.float64).T
+        np.testing.assert_allclose(matrices.multiply(driver, matrix, x, 1).data, exact, atol=SUM * np.abs(exact).max())
+
+
 def test_every_format_has_a_layout() -> None:
     assert {*quant.NAMES} == {*LAYOUTS, *FLOATS}
