@@ -26,7 +26,10 @@ import click
 OURS = "localllm"
 HERE = Path(__file__).resolve().parent
 _TEST = re.compile(r"(pp|tg)([1-9]\d*)(?:@d([1-9]\d*))?")
-_SETS = "sse4_1 avx avx2 fma f16c avxvnni avx512f avx512bw avx512vnni avx512vbmi avx512bf16 avx512fp16 amx-int8 neon dotprod i8mm bf16".split()
+_SETS = (
+    *("sse4.1", "avx", "avx2", "fma", "f16c", "avxvnni", "avx512f", "avx512bw", "avx512vnni", "avx512vbmi", "avx512bf16", "avx512fp16"),
+    *("amx-int8", "neon", "dotprod", "i8mm", "bf16"),
+)
 """Instruction sets that matter here, by LLVM's names."""
 
 
@@ -100,8 +103,8 @@ def _shown(word: str) -> str:
 
 
 def summarise(answers: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A record for each file and test: ``speeds``, by competitor the median, least and most tokens a second and how many samples; ``ratio``,
-    by peer, ours to it; ``read`` and ``multiply``: what share of the ceilings of its own call ours reaches."""
+    """A record for each file and test: ``speeds``, by competitor the median, least and most tokens a second and how many samples;
+    ``ratio``, by peer, ours to it; ``read`` and ``multiply``: what share of the ceilings of its own call ours reaches."""
     samples: dict[tuple[str, str], dict[str, list[float]]] = {}
     shares: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for answer in answers:
@@ -157,7 +160,8 @@ def markdown(record: dict[str, Any]) -> str:
     """The record for people: the table, the machine, the peers, the commands."""
     peers = list(record["peers"])
     head = ["file", "test", OURS, *peers, *(f"ratio to {peer}" for peer in peers), "of the read sum", "of the int8 peak"]
-    lines = [f"# {record['title']}", "", "Tokens a second: median (least to most) of the rounds. Ratios are of medians.", "", _row(head), _row(["---"] * len(head))]
+    how = "Tokens a second: median (least to most) of the rounds. Ratios are of medians."
+    lines = [f"# {record['title']}", "", how, "", _row(head), _row(["---"] * len(head))]
     for row in record["table"]:
         cells = [row["file"], row["test"]]
         cells += [_speed(row["speeds"].get(name)) for name in (OURS, *peers)]
@@ -183,7 +187,8 @@ def _machine_lines(record: dict[str, Any]) -> list[str]:
         f"- {record['threads']} threads, {record['rounds']} rounds, {record['date']}",
     ]
     if "read_gbps" in about:
-        lines.append(f"- memory read sum {about['read_gbps']:.1f} GB/s, int8 peak {about['int8_gmacs']:.0f} GMAC/s, measured in the same runs")
+        read, multiply = about["read_gbps"], about["int8_gmacs"]
+        lines.append(f"- measured in the same runs: memory read sum {read:.1f} GB/s, int8 peak {multiply:.0f} GMAC/s")
     lines += [f"- {name}: {text}" for name, text in record["versions"].items()]
     lines += [f"- {name}: {peer['package']} {peer['version']}: `{peer['system']}`" for name, peer in record["peers"].items()]
     return [*lines, "", "Commands:", "", "```", *record["commands"], "```"]
@@ -253,10 +258,10 @@ def save(record: dict[str, Any], path: Path, merge: bool, make: Callable[[list[d
 @click.option("--test", "tests", multiple=True, metavar="TEST", default=("pp512", "tg64"), show_default=True, help="pp512, tg32@d4096, ...")
 @click.option("-t", "--threads", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("-r", "--rounds", type=click.IntRange(min=1), default=5, show_default=True)
-@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each test in one call; its median counts.")
+@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of a test in one call.")
 @click.option("--flash", is_flag=True, help="The peers use flash attention.")
 @click.option("--title", default="localllm and llama.cpp", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The JSON file; the Markdown lies beside it. Default: results/DATE.json")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The JSON file; the Markdown comes beside it.")
 @click.option("--merge", is_flag=True, help="Add these rounds to those that the file holds.")
 def main(
     models: tuple[Path, ...],

@@ -8,7 +8,6 @@ is sampled (with ``llama_cpp``), and the clock stops when the logits can be read
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import random
@@ -96,7 +95,7 @@ class LlamaCpp:
 
 
 class XLlamaCpp:
-    """xllamacpp's server, asked in the process. It has no lower interface: its clock is its own, and choosing the likeliest token is in it."""
+    """xllamacpp's server, asked in the process. It has no lower interface: its clock is its own, and choosing tokens is in its time."""
 
     package = "xllamacpp"
 
@@ -167,10 +166,10 @@ def main() -> None:
 def measure(peer: LlamaCpp | XLlamaCpp, arguments: argparse.Namespace) -> list[dict[str, object]]:
     """The tests' speeds, in the form of ``localllm bench --json``."""
     behind = f"@d{arguments.depth}" if arguments.depth else ""
-    tests = [(f"pp{arguments.prompt}{behind}", peer.prompt, arguments.prompt), (f"tg{arguments.decode}{behind}", peer.decode, arguments.decode)]
-    tests = [test for test in tests if test[2]]
+    both = ("pp", peer.prompt, arguments.prompt), ("tg", peer.decode, arguments.decode)
+    tests = [(f"{kind}{count}{behind}", run, count) for kind, run, count in both if count]
     times: dict[str, list[float]] = {name: [] for name, _, _ in tests}
-    for name, run, count in tests:
+    for _, run, count in tests:
         run(0, min(count, BATCH))
     for _ in range(arguments.repeats):
         for name, run, count in tests:
