@@ -35,7 +35,15 @@ class Candidates(NamedTuple):
             return self.first(n)
         # Ids rise here: a filter either ranks or keeps the order, so a stable sort leaves the lowest id first.
         near = np.flatnonzero(self.logits >= _floor(self.logits, n)) if n < len(self.logits) else np.arange(len(self.logits))
-        return self.take(near[np.argsort(-self.logits[near], kind="stable")][:n], ranked=True)
+        values = self.logits[near]
+        order = np.argsort(-values, kind="stable")[:n]
+        near = near[order]
+        return Candidates(values[order], near if self.ids is None else self.ids[near], ranked=True)
+
+    def top(self) -> np.float32:
+        """The largest logit."""
+        largest: np.float32 = self.logits[0] if self.ranked else self.logits.max()
+        return largest
 
     def names(self) -> NDArray[np.int64]:
         """The ids, also where they are all."""
