@@ -64,7 +64,7 @@ def step(state: State, logits: Float) -> tuple[int, State]:
 
     Raises BackendError for logits that are not numbers.
     """
-    if not math.isfinite(logits.max()):
+    if not math.isfinite(np.maximum.reduce(logits)):
         raise BackendError("the model gave logits that are not finite numbers; the file may be damaged, or its type overflows here")
     left = Candidates(logits)
     for one in state.chain:
@@ -152,13 +152,13 @@ class TopP:
     def __call__(self, given: Candidates, state: State) -> Candidates:
         top = given.top()
         if given.ranked:
-            reached = np.cumsum(_weights(given.logits, top))
+            reached = np.add.accumulate(_weights(given.logits, top))
             goal = self.p * reached[-1]
             return given.first(_count(reached, goal))
         goal = self.p * _weights(given.logits, top).sum()
         for size in (*_HEADS, len(given.logits)):
             head = given.best(min(size, len(given.logits)))
-            reached = np.cumsum(_weights(head.logits, top))
+            reached = np.add.accumulate(_weights(head.logits, top))
             if reached[-1] >= goal or len(head.logits) == len(given.logits):
                 break
         return head.first(_count(reached, goal))
@@ -172,7 +172,7 @@ class MinP:
 
     def __call__(self, given: Candidates, state: State) -> Candidates:
         near = given.logits >= given.top() + np.float32(math.log(self.p))
-        return given.first(int(np.count_nonzero(near))) if given.ranked else given.take(np.flatnonzero(near))
+        return given.first(int(np.count_nonzero(near))) if given.ranked else given.take(near.nonzero()[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,4 +205,4 @@ def _draw(left: Candidates, place: int) -> int:
     ids = left.names()
     # A shift of all log-probabilities alike changes no order, so they are not normalised.
     noisy = left.logits + noise.gumbel(place, ids)
-    return int(ids[noisy == noisy.max()].min())
+    return int(np.minimum.reduce(ids[noisy == np.maximum.reduce(noisy)]))
