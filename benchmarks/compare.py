@@ -14,7 +14,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
@@ -82,7 +82,7 @@ def measure(
                 for one in competitors:
                     command = [*one.command, str(model), *run.options(), *common]
                     answer = _ask(command)
-                    answer |= {"competitor": one.name, "file": model.name, "command": " ".join(map(_shown, command))}
+                    answer |= {"competitor": one.name, "file": model.name, "command": _shown(one, command)}
                     answers.append(answer)
                     speeds = ", ".join(f"{r['test']} {r['tps']:.1f}" for r in answer["results"])
                     click.echo(f"{model.name} {done + 1}/{rounds} {one.name}: {speeds}", err=True)
@@ -97,9 +97,13 @@ def _ask(command: Sequence[str]) -> dict[str, Any]:
     return answer
 
 
-def _shown(word: str) -> str:
-    """A word of a command without this machine's folders."""
-    return Path(word).name if os.sep in word else word
+def _shown(one: Competitor, command: Sequence[str]) -> str:
+    """A command without this machine's folders. A peer's Python goes by the peer's name."""
+    words = [Path(word).name if os.sep in word else word for word in command]
+    target = os.environ.get("LOCALLLM_CPU")
+    if one.name == OURS:
+        return " ".join([f"LOCALLLM_CPU={target}", *words] if target else words)
+    return " ".join([f"{one.name}/{words[0]}", *words[1:]])
 
 
 def summarise(answers: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -184,7 +188,7 @@ def _machine_lines(record: dict[str, Any]) -> list[str]:
     about = record["machine"]
     lines = [
         f"- {about['processor']}, {about['processors']} processors, {about['system']}; {' '.join(about['instructions'])}",
-        f"- {record['threads']} threads, {record['rounds']} rounds, {record['date']}",
+        f"- {record['threads']} threads, {_rounds(record['table'])} of each, {record['date']}",
     ]
     if "read_gbps" in about:
         read, multiply = about["read_gbps"], about["int8_gmacs"]
@@ -192,6 +196,11 @@ def _machine_lines(record: dict[str, Any]) -> list[str]:
     lines += [f"- {name}: {text}" for name, text in record["versions"].items()]
     lines += [f"- {name}: {peer['package']} {peer['version']}: `{peer['system']}`" for name, peer in record["peers"].items()]
     return [*lines, "", "Commands:", "", "```", *record["commands"], "```"]
+
+
+def _rounds(table: Sequence[dict[str, Any]]) -> str:
+    counts = sorted({int(speed[3]) for row in table for speed in row["speeds"].values()})
+    return f"{counts[0]} rounds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} rounds"
 
 
 def versions() -> dict[str, str]:
@@ -202,13 +211,12 @@ def versions() -> dict[str, str]:
     return found | ({"LOCALLLM_CPU": target} if target else {})
 
 
-def record_of(title: str, threads: int, rounds: int, answers: list[dict[str, Any]]) -> dict[str, Any]:
+def record_of(title: str, threads: int, answers: list[dict[str, Any]]) -> dict[str, Any]:
     """All that is kept of a comparison."""
     return {
         "title": title,
         "date": date.today().isoformat(),
         "threads": threads,
-        "rounds": rounds,
         "machine": machine(answers),
         "versions": versions(),
         "peers": peers_of(answers),
@@ -239,17 +247,22 @@ def _named(peers: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, python) for name, _, python in pairs]
 
 
-def save(record: dict[str, Any], path: Path, merge: bool, make: Callable[[list[dict[str, Any]], int], dict[str, Any]]) -> dict[str, Any]:
-    """Write both files, and give back what they hold: with ``merge``, the rounds that are there already and these."""
-    if merge and path.exists():
-        before = json.loads(path.read_text("utf-8"))
-        if before["threads"] != record["threads"]:
-            raise click.ClickException(f"{path} was measured with {before['threads']} threads, this with {record['threads']}")
-        record = make([*before["answers"], *record["answers"]], before["rounds"] + record["rounds"])
+def merged(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The record with the rounds that the file holds before its own. Raises click.ClickException where they can't stand together."""
+    if not path.exists():
+        return record
+    before = json.loads(path.read_text("utf-8"))
+    for what in ("threads", "versions"):
+        if before[what] != record[what]:
+            raise click.ClickException(f"{path} has {what} {before[what]}, and now it is {record[what]}; write another file")
+    return record_of(record["title"], record["threads"], [*before["answers"], *record["answers"]])
+
+
+def save(record: dict[str, Any], path: Path) -> None:
+    """Write both files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
     path.with_suffix(".md").write_text(markdown(record), "utf-8")
-    return record
 
 
 @click.command(help=__doc__)
@@ -278,9 +291,10 @@ def main(
     common = ["-t", str(threads), "-r", str(repeats)]
     answers = measure([m.resolve() for m in models], competitors_of(peers, flash), plan(tests), rounds, common)
     path = output or HERE / "results" / f"{date.today().isoformat()}.json"
-    record = save(
-        record_of(title, threads, rounds, answers), path, merge, lambda all_answers, total: record_of(title, threads, total, all_answers)
-    )
+    record = record_of(title, threads, answers)
+    if merge:
+        record = merged(record, path)
+    save(record, path)
     click.echo(markdown(record))
 
 

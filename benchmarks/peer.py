@@ -14,7 +14,9 @@ import random
 import statistics
 import sys
 import time
+from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 BATCH = 512
@@ -28,9 +30,7 @@ class LlamaCpp:
     package = "llama-cpp-python"
 
     def __init__(self, arguments: argparse.Namespace, context: int) -> None:
-        import llama_cpp
-
-        self._api = api = llama_cpp
+        self._api = api = import_module("llama_cpp")
         api.llama_backend_init()
         self._model = api.llama_model_load_from_file(arguments.model.encode(), api.llama_model_default_params())
         settings = api.llama_context_default_params()
@@ -100,9 +100,7 @@ class XLlamaCpp:
     package = "xllamacpp"
 
     def __init__(self, arguments: argparse.Namespace, context: int) -> None:
-        import xllamacpp
-
-        self._api = xllamacpp
+        self._api = xllamacpp = import_module("xllamacpp")
         settings = xllamacpp.CommonParams()
         settings.model.path = arguments.model
         settings.n_ctx, settings.n_batch, settings.n_ubatch = context, BATCH, BATCH
@@ -127,7 +125,7 @@ class XLlamaCpp:
     def decode(self, depth: int, count: int) -> float:
         """Seconds of tokens one by one behind ``depth`` tokens; the first comes with the prompt."""
         found = self._ask(max(depth, WARM), count + 1)
-        return float(found["predicted_ms"]) / 1e3 * count / (found["predicted_n"] - 1)
+        return float(found["predicted_ms"]) / 1e3
 
     def _ask(self, prompt: int, count: int) -> dict[str, Any]:
         tokens = [random.randrange(1000) for _ in range(prompt)]
@@ -150,12 +148,7 @@ def main() -> None:
     parser.add_argument("--flash", action="store_true", help="flash attention")
     arguments = parser.parse_args()
     random.seed(0)
-    try:
-        import llama_cpp  # noqa: F401
-
-        kind: type[LlamaCpp] | type[XLlamaCpp] = LlamaCpp
-    except ImportError:
-        kind = XLlamaCpp
+    kind: type[LlamaCpp] | type[XLlamaCpp] = LlamaCpp if find_spec("llama_cpp") else XLlamaCpp
     with quiet():
         peer = kind(arguments, arguments.depth + arguments.prompt + arguments.decode + 2 * WARM)
         results = measure(peer, arguments)
