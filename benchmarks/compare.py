@@ -108,7 +108,7 @@ def _shown(one: Competitor, command: Sequence[str]) -> str:
 
 def summarise(answers: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """A record for each file and test: ``speeds``, by competitor the median, least and most tokens a second and how many samples;
-    ``ratio``, by peer, ours to it; ``read`` and ``multiply``: what share of the ceilings of its own call ours reaches."""
+    ``ratio``, by peer, ours to it; ``read`` and ``multiply``: what share of the ceilings of its own call ours reaches, None where there are none."""
     samples: dict[tuple[str, str], dict[str, list[float]]] = {}
     shares: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for answer in answers:
@@ -122,7 +122,8 @@ def summarise(answers: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     for (file, test), found in samples.items():
         speeds = {name: [statistics.median(v), min(v), max(v), len(v)] for name, v in found.items()}
         ratio = {name: speeds[OURS][0] / speed[0] for name, speed in speeds.items() if OURS in speeds and name != OURS}
-        read, multiply = (statistics.median(column) for column in zip(*shares.get((file, test), [(0.0, 0.0)]), strict=True))
+        found_shares = shares.get((file, test))
+        read, multiply = (statistics.median(column) for column in zip(*found_shares, strict=True)) if found_shares else (None, None)
         table.append({"file": file, "test": test, "speeds": speeds, "ratio": ratio, "read": read, "multiply": multiply})
     return table
 
@@ -171,13 +172,17 @@ def markdown(record: dict[str, Any]) -> str:
         cells += [_speed(row["speeds"].get(name)) for name in (OURS, *peers)]
         cells += [f"**{row['ratio'][peer]:.2f}**" if peer in row["ratio"] else "" for peer in peers]
         decoding = row["test"].startswith("tg")
-        cells += [f"{row['read']:.0%}" if decoding else "", "" if decoding else f"{row['multiply']:.0%}"]
+        cells += [_share(row["read"] if decoding else None), _share(None if decoding else row["multiply"])]
         lines.append(_row(cells))
     return "\n".join([*lines, "", *_machine_lines(record), ""])
 
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def _share(found: float | None) -> str:
+    return "" if found is None else f"{found:.0%}"
 
 
 def _speed(found: Sequence[float] | None) -> str:
@@ -200,7 +205,7 @@ def _machine_lines(record: dict[str, Any]) -> list[str]:
 
 def _rounds(table: Sequence[dict[str, Any]]) -> str:
     counts = sorted({int(speed[3]) for row in table for speed in row["speeds"].values()})
-    return f"{counts[0]} rounds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} rounds"
+    return f"{counts[0]} round{'s' if counts[0] > 1 else ''}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} rounds"
 
 
 def versions() -> dict[str, str]:
