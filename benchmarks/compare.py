@@ -108,7 +108,7 @@ def _shown(one: Competitor, command: Sequence[str]) -> str:
 
 def summarise(answers: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """A record for each file and test: ``speeds``, by competitor the median, least and most tokens a second and how many samples;
-    ``ratio``, by peer, ours to it; ``read`` and ``multiply``: what share of the ceilings of its own call ours reaches, None where there are none."""
+    ``ratio``, by peer, ours to it; ``read`` and ``multiply``: what share of the ceilings of its own call ours reaches, or None."""
     samples: dict[tuple[str, str], dict[str, list[float]]] = {}
     shares: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for answer in answers:
