@@ -59,7 +59,7 @@ class File:
     """Bytes in a file that is gone when nobody refers to it."""
 
     def __init__(self, data: bytes) -> None:
-        self._file = tempfile.TemporaryFile()
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object
         self._file.write(data)
         self._file.flush()
 

@@ -18,6 +18,8 @@ from localllm.model.program import Last, Linear, MoE, Program
 
 WARM = 4
 """Tokens that are decoded before the clock starts."""
+WARM_PROMPT = 512
+"""Tokens of a prompt that does not count, before the first that does: memory is touched for the first time there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ def bench(
         meter = _meter(model.backend, threads)
         cost = work(model.program, file)
         tests = _tests(model.line, model.program.vocab, prompt, decode, depth)
+        for _, _, run in _tests(model.line, model.program.vocab, min(prompt, WARM_PROMPT), min(decode, 1), 0):
+            run()
         times: dict[str, list[float]] = {name: [] for name, _, _ in tests}
         ceilings: list[Machine] = []
         for done in range(repeats):

@@ -167,7 +167,7 @@ class Engine:
         key = part, column_tile(rows)
         tape, crew = self._tapes[key], self._crews[key]
         pace = tape.pace if self._profile is None else Stopwatch(tape.pace, tape.kinds, self._profile)
-        started = time.perf_counter()
+        started, computed = time.perf_counter(), time.thread_time()
         self._team.run(Job(tape.rows, tape.counters, self._buffers.state, pace, rows, (self, tape, self._lines)), crew.size)
         if rows <= MANY:  # longer jobs differ in length, and their rows are long enough for threads to take turns
-            crew.took(time.perf_counter() - started)
+            crew.took(time.perf_counter() - started, time.thread_time() - computed)

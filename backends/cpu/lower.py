@@ -75,9 +75,11 @@ def assemble(rows: Sequence[Row], addresses: dict[KernelId, int]) -> Tape:
     for i, row in enumerate(rows):
         records[i, : len(row.words)] = row.words
         table[i, :STREAM] = addresses[row.kernel], records[i].ctypes.data, counters[i].ctypes.data, barriers[i]
-    for i, row in enumerate(rows):
+    following = (0, 0, 0)
+    for i in reversed(range(len(rows))):
         if barriers[i]:
-            table[i, STREAM : STREAM_PIECES + 1] = next((later.stream for later in rows[i + 1 :] if later.stream), (0, 0, 0))
+            table[i, STREAM : STREAM_PIECES + 1] = following
+        following = rows[i].stream or following
     return Tape(table, counters, Pace(barriers), [_kind(row.kernel) for row in rows], [records])
 
 

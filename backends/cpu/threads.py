@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -27,37 +26,50 @@ _ARRIVAL = 0.1
 """Seconds that new workers are waited for; later ones take part in later jobs."""
 _SLICE = 0.15
 """Seconds that a call may keep the caller before it looks for signals."""
+_MANY = 1 << 16
+"""Processors, where nothing limits them."""
 
 
 def default_threads() -> int:
     """One thread for each physical core that this process may use: affinity and the control group's quota count."""
-    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
-    cores = {_core(cpu) for cpu in allowed}
-    return max(1, min(len(cores), _quota()))
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    cores = {core_of(cpu) for cpu in allowed}
+    return max(1, min(len(cores), quota()))
 
 
-def _core(cpu: int) -> object:
-    if sys.platform != "linux":
-        return cpu
+def core_of(cpu: int, devices: Path = Path("/sys/devices/system/cpu")) -> object:
+    """What the processors of one physical core have in common; the processor itself where the system doesn't say."""
     try:
-        return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
+        return (devices / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
     except OSError:
         return cpu
 
 
-def _quota() -> int:
-    """Whole processors that the control group grants; many where it says nothing."""
+def quota(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Whole processors that the control group of this process and those around it grant; many where they say nothing."""
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return max(1, int(quota) // int(period)) if quota != "max" else 1 << 16
-    except (OSError, ValueError):
-        pass
-    try:
-        base = Path("/sys/fs/cgroup/cpu")
-        quota_us = int((base / "cpu.cfs_quota_us").read_text())
-        return max(1, quota_us // int((base / "cpu.cfs_period_us").read_text())) if quota_us > 0 else 1 << 16
-    except (OSError, ValueError):
-        return 1 << 16
+        lines = own.read_text().splitlines()
+    except OSError:
+        lines = []
+    paths = [fields[2].strip("/") for fields in (line.split(":", 2) for line in lines) if len(fields) == 3 and _about_cpu(fields[1])]
+    around = {part for path in paths for part in (Path(path), *Path(path).parents)} | {Path()}
+    granted = [_granted(folder / part) for folder in (groups, groups / "cpu", groups / "cpu,cpuacct") for part in around]
+    return max(1, int(min(granted)))
+
+
+def _about_cpu(controllers: str) -> bool:
+    return not controllers or "cpu" in controllers.split(",")
+
+
+def _granted(group: Path) -> float:
+    """Processors that one group grants: in the words of version 2, or of version 1."""
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        try:
+            most, period = " ".join((group / name).read_text() for name in names).split()
+            return int(most) / int(period) if most not in ("max", "-1") else _MANY
+        except (OSError, ValueError, ZeroDivisionError):
+            continue
+    return _MANY
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""The tokens that a sampler still considers, and how the likeliest are found without sorting a vocabulary."""
+"""The tokens that a sampler still considers, and how the likeliest are found without sorting a vocabulary.
+
+Between two tokens all caches are full of weights, and a call that is new to them takes microseconds however little it does: so methods
+and ufuncs stand here where NumPy's functions would call them.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +38,16 @@ class Candidates(NamedTuple):
         if self.ranked:
             return self.first(n)
         # Ids rise here: a filter either ranks or keeps the order, so a stable sort leaves the lowest id first.
-        near = np.flatnonzero(self.logits >= _floor(self.logits, n)) if n < len(self.logits) else np.arange(len(self.logits))
-        return self.take(near[np.argsort(-self.logits[near], kind="stable")][:n], ranked=True)
+        near = (self.logits >= _floor(self.logits, n)).nonzero()[0] if n < len(self.logits) else np.arange(len(self.logits))
+        values = self.logits[near]
+        order = (-values).argsort(kind="stable")[:n]
+        near = near[order]
+        return Candidates(values[order], near if self.ids is None else self.ids[near], ranked=True)
+
+    def top(self) -> np.float32:
+        """The largest logit."""
+        largest: np.float32 = self.logits[0] if self.ranked else np.maximum.reduce(self.logits)
+        return largest
 
     def names(self) -> NDArray[np.int64]:
         """The ids, also where they are all."""
@@ -47,6 +59,10 @@ def _floor(logits: Float, n: int) -> np.float32:
     vectorised pass; a partition of the whole vocabulary costs ten times as much."""
     columns = len(logits) // _ROWS
     if columns < 4 * n:
-        return np.float32(np.partition(logits, len(logits) - n)[len(logits) - n])
-    maxima = logits[: _ROWS * columns].reshape(_ROWS, columns).max(axis=0)
-    return np.float32(np.partition(maxima, columns - n)[columns - n])
+        found = logits.copy()
+    else:
+        found = np.maximum.reduce(logits[: _ROWS * columns].reshape(_ROWS, columns))
+    place = len(found) - n
+    found.partition(place)
+    floor: np.float32 = found[place]
+    return floor

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = 2**64 - 1
+_ONE, _STEP, _A, _B, _11, _27, _30, _31 = (np.uint64(n) for n in (1, _GOLDEN, _FIRST, _SECOND, 11, 27, 30, 31))
 
 
 def key(seed: int, completion: int, count: int) -> int:
@@ -24,12 +25,12 @@ def key(seed: int, completion: int, count: int) -> int:
 
 def gumbel(place: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """Noise of these token ids (n,) at a place that ``key`` made -> (n,)."""
-    bits = np.uint64(place) + (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(_FIRST)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(_SECOND)
-    bits ^= bits >> np.uint64(31)
+    bits = np.uint64(place) + (ids.astype(np.uint64) + _ONE) * _STEP
+    bits = (bits ^ (bits >> _30)) * _A
+    bits = (bits ^ (bits >> _27)) * _B
+    bits ^= bits >> _31
     # 53 bits and a half: never 0, never 1, so both logarithms are finite.
-    uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    uniform = ((bits >> _11).astype(np.float64) + 0.5) * 2.0**-53
     noise: NDArray[np.float64] = -np.log(-np.log(uniform))
     return noise
 

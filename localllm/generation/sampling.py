@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from localllm.generation.candidates import Candidates, Float
 from localllm.generation.options import GenerationOptions
 
 _HEADS = (256, 4096)
+_TINY = 1e-6
+"""A temperature that may make logits overflow; to have NumPy ignore that takes longer than the division."""
 
 Filter = Callable[[Candidates, "State"], Candidates]
 """Takes candidates away or changes their logits; a pure function. At least one must be left."""
@@ -40,7 +42,8 @@ class State:
 
     def after(self, tokens: Sequence[int]) -> State:
         """The state once these tokens are in the line too."""
-        return replace(self, count=self.count + len(tokens), recent=self._window(tokens))
+        # Not dataclasses.replace, which takes ten times as long, for every token.
+        return State(self.chain, self.seed, self.completion, self.count + len(tokens), self._window(tokens), self.last_n)
 
     def _window(self, tokens: Sequence[int]) -> tuple[int, ...]:
         if self.last_n == 0:
@@ -61,7 +64,7 @@ def step(state: State, logits: Float) -> tuple[int, State]:
 
     Raises BackendError for logits that are not numbers.
     """
-    if not math.isfinite(logits.max()):
+    if not math.isfinite(np.maximum.reduce(logits)):
         raise BackendError("the model gave logits that are not finite numbers; the file may be damaged, or its type overflows here")
     left = Candidates(logits)
     for one in state.chain:
@@ -147,14 +150,18 @@ class TopP:
     p: float
 
     def __call__(self, given: Candidates, state: State) -> Candidates:
-        top = given.logits.max()
+        top = given.top()
+        if given.ranked:
+            reached = np.add.accumulate(_weights(given.logits, top))
+            goal = self.p * reached[-1]
+            return given.first(_count(reached, goal))
         goal = self.p * _weights(given.logits, top).sum()
         for size in (*_HEADS, len(given.logits)):
             head = given.best(min(size, len(given.logits)))
-            reached = np.cumsum(_weights(head.logits, top))
+            reached = np.add.accumulate(_weights(head.logits, top))
             if reached[-1] >= goal or len(head.logits) == len(given.logits):
                 break
-        return head.first(min(int(np.searchsorted(reached, goal)) + 1, len(reached)))
+        return head.first(_count(reached, goal))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +171,8 @@ class MinP:
     p: float
 
     def __call__(self, given: Candidates, state: State) -> Candidates:
-        near = given.logits >= given.logits.max() + np.float32(math.log(self.p))
-        return given.take(np.flatnonzero(near), ranked=given.ranked)
+        near = given.logits >= given.top() + np.float32(math.log(self.p))
+        return given.first(int(np.count_nonzero(near))) if given.ranked else given.take(near.nonzero()[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +183,20 @@ class Temperature:
 
     def __call__(self, given: Candidates, state: State) -> Candidates:
         # From the largest down, so that a temperature near 0 overflows to -inf and never to inf.
+        below = given.logits - given.top()
+        if self.t > _TINY:
+            return given._replace(logits=below / np.float32(self.t))
         with np.errstate(over="ignore"):
-            return given._replace(logits=(given.logits - given.logits.max()) / np.float32(self.t))
+            return given._replace(logits=below / np.float32(self.t))
 
 
 def _weights(logits: Float, top: np.float32) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     weights: np.ndarray[tuple[int], np.dtype[np.float64]] = np.exp(logits.astype(np.float64) - float(top))
     return weights
+
+
+def _count(reached: np.ndarray[tuple[int], np.dtype[np.float64]], goal: float) -> int:
+    return min(int(reached.searchsorted(goal)) + 1, len(reached))
 
 
 def _draw(left: Candidates, place: int) -> int:
@@ -191,4 +205,4 @@ def _draw(left: Candidates, place: int) -> int:
     ids = left.names()
     # A shift of all log-probabilities alike changes no order, so they are not normalised.
     noisy = left.logits + noise.gumbel(place, ids)
-    return int(ids[noisy == noisy.max()].min())
+    return int(np.minimum.reduce(ids[noisy == np.maximum.reduce(noisy)]))

@@ -39,9 +39,12 @@ class Stepper:
         Raises OptionError for ids that do not exist, ContextFullError before anything is computed.
         """
         ids = self._checked(tokens, last)
+        parts = self._run(ids, last, progress)
+        if len(ids) <= self._batch:  # one chunk: its logits are the caller's own already
+            return next(parts)
         result: Float = np.empty((last, self._vocab), np.float32)
         done = 0
-        for part in self._run(ids, last, progress):
+        for part in parts:
             result[done : done + len(part)] = part
             done += len(part)
         return result
@@ -90,6 +93,8 @@ class Stepper:
 
 def check_ids(tokens: Sequence[int] | NDArray[np.integer], vocab: int) -> list[int]:
     """The ids as Python integers. Raises OptionError where there are none, or one is not in the vocabulary."""
+    if len(tokens) == 1 and type(tokens[0]) is int and 0 <= tokens[0] < vocab:  # each token of an answer: NumPy would take 30 microseconds
+        return [tokens[0]]
     ids = np.asarray(tokens)
     if ids.ndim != 1 or not ids.size:
         raise OptionError(f"tokens have the shape {ids.shape}; expected a list of at least one id")

@@ -15,13 +15,20 @@ class StreamDecoder:
     def __init__(self, piece: Callable[[int], bytes]) -> None:
         self._piece = piece
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._whole = True
 
     def push(self, id_: int) -> str:
         """The text that this id completes; "" while a character is unfinished."""
-        return self._decoder.decode(self._piece(id_))
+        piece = self._piece(id_)
+        if self._whole and piece.isascii():
+            return piece.decode("ascii")
+        text = self._decoder.decode(piece)
+        self._whole = not self._decoder.getstate()[0]
+        return text
 
     def flush(self) -> str:
         """What is left: U+FFFD for a character that was never finished, else "". The decoder is as new after it."""
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()
+        self._whole = True
         return text

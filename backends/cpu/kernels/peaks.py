@@ -52,8 +52,8 @@ def dots() -> Callable[..., None]:
         i = take(counter)
         while i < ld_i64(args + _PIECES):
             acc = zero()
-            for _ in range(ld_i64(args + _ROUNDS)):
-                acc = dot(acc, scratch, scratch + 1024)
+            for r in range(ld_i64(args + _ROUNDS)):
+                acc = dot(acc, scratch + 64 * (r & 7), scratch + 1024)  # never the same place: nothing may be left to do before the loop
             tile_store(scratch + 2048, 64, acc)
             i = take(counter)
 

@@ -53,7 +53,7 @@ INNER_LOOPS = [("attention_few", "attend_few", 6), ("attention_few", "attend_few
 _FLAGS = re.compile(
     r"\b(?:f(?:add|sub|mul|div|rem|neg|cmp)|call|select|phi)\s+(?:\w+ )*?(?:fast|reassoc|contract|nnan|ninf|nsz|arcp|afn)\b"
 )
-_SYSTEM = {"syscall", "sched_yield", "__ulock_wait", "__ulock_wake", "WaitOnAddress", "WakeByAddressAll", "memset", "memcpy", "memmove"}
+SYSTEM = {"syscall", "sched_yield", "__ulock_wait", "__ulock_wake", "WaitOnAddress", "WakeByAddressAll", "memset", "memcpy", "memmove"}
 _FOLDER = Path(localllm.backends.cpu.__file__).parent / "kernels"
 
 
@@ -88,7 +88,7 @@ def test_such_an_instruction_would_be_found(line: str) -> None:
 def test_nothing_can_be_raised(i: KernelId) -> None:
     assert "picklebuf" not in _ir(i)  # the pickled exception that Numba leaves where something raises
     called = set(re.findall(r"^declare [^@]*@\"?([\w.$]+)", _ir(i), re.MULTILINE))
-    assert {name for name in called if not name.startswith("llvm.")} <= _SYSTEM
+    assert {name for name in called if not name.startswith("llvm.")} <= SYSTEM
 
 
 @pytest.mark.parametrize("i", KERNELS, ids=_ids)

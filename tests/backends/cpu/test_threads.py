@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from localllm.backends.base import Options
-from localllm.backends.cpu.threads import Pace, default_threads
+from localllm.backends.cpu import threads
+from localllm.backends.cpu.threads import Pace, core_of, default_threads, quota
 from tests import tiny
 from tests.backends import run
 
@@ -43,6 +44,50 @@ def test_default_is_within_what_we_may_use() -> None:
 def test_affinity_counts() -> None:
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nfrom localllm.backends.cpu.threads import default_threads\n"
     assert python(code + "print(default_threads())").stdout.split() == ["1"]
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_threads_of_one_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for cpu in range(4):
+        write(tmp_path / f"cpu{cpu}/topology/thread_siblings_list", f"{cpu % 2},{cpu % 2 + 2}\n")
+    monkeypatch.setattr(threads, "core_of", lambda cpu: core_of(cpu, tmp_path))
+    monkeypatch.setattr(threads, "quota", lambda: 100)
+    for allowed, cores in (({0, 1, 2, 3}, 2), ({0, 2}, 1), ({1, 2}, 2), ({0, 7}, 2)):  # 7 is a processor that has no description
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, allowed=allowed: allowed, raising=False)
+        assert default_threads() == cores
+    monkeypatch.setattr(threads, "quota", lambda: 1)
+    assert default_threads() == 1
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "granted"),
+    [
+        ("0::/\n", {"cpu.max": "max 100000\n"}, 1 << 16),
+        ("0::/\n", {"cpu.max": "350000 100000\n"}, 3),
+        ("0::/\n", {"cpu.max": "50000 100000\n"}, 1),
+        ("0::/a.slice/b\n", {"cpu.max": "max 100000", "a.slice/cpu.max": "200000 100000", "a.slice/b/cpu.max": "max 100000"}, 2),
+        ("0::/a.slice/b\n", {"a.slice/cpu.max": "800000 100000", "a.slice/b/cpu.max": "400000 100000"}, 4),
+        ("0::/seen/from/outside\n", {"cpu.max": "200000 100000"}, 2),
+        ("3:cpu,cpuacct:/x\n2:memory:/y\n", {"cpu/x/cpu.cfs_quota_us": "200000\n", "cpu/x/cpu.cfs_period_us": "100000\n"}, 2),
+        ("3:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1 << 16),
+        ("2:memory:/y\n", {"y/cpu.max": "100000 100000"}, 1 << 16),
+        ("rubbish", {"cpu.max": "rubbish"}, 1 << 16),
+        ("0::/\n", {}, 1 << 16),
+    ],
+)
+def test_quotas_count(tmp_path: Path, groups: str, files: dict[str, str], granted: int) -> None:
+    write(tmp_path / "own", groups)
+    for name, text in files.items():
+        write(tmp_path / "groups" / name, text)
+    assert quota(tmp_path / "groups", tmp_path / "own") == granted
+
+
+def test_nothing_is_granted_where_nothing_is_said(tmp_path: Path) -> None:
+    assert quota(tmp_path / "none", tmp_path / "none") == 1 << 16
 
 
 def test_cuts_follow_barriers_and_time() -> None:
