@@ -79,7 +79,7 @@ def test_float_products(kind: str) -> None:
     driver, rng = Driver(threads=2), np.random.default_rng(4)
     matrix = matrices.pack(driver, kind, matrices.blocks(kind, 77, 100))
     x = driver.register(rng.standard_normal((19, 100)))
-    found = [matrices.multiply(driver, matrix, x, n).data for n in (1, 4, 8)]
+    found = [matrices.multiply(driver, matrix, x, n).data for n in COLUMNS]
     exact = x.data.astype(np.float64) @ matrix.values.astype(np.float64).T
     assert np.abs(found[0] - exact).max() <= SUM * np.abs(exact).max()
     assert all(np.array_equal(y.view(np.int32), found[0].view(np.int32)) for y in found)
