@@ -21,6 +21,8 @@ from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES
 _W, _COLUMNS, _X, _X_STRIDE, _INIT, _INIT_STRIDE, _OUT, _OUT_STRIDE, _GROUPS, _ROWS = MATMUL.offsets
 _AT_ONCE = 4
 """Activation rows that ``many`` multiplies at once."""
+_PIECE = 128
+"""Activation rows in a piece of work: few enough that threads end together, so many that widening the weights costs little."""
 
 
 def loader_of(name: str) -> Any:
@@ -120,26 +122,28 @@ def _span() -> Any:
 
 
 def many(name: str) -> Callable[..., None]:
-    """Kernel: a piece of work is 64 outputs of all rows, SPAN columns after another."""
+    """Kernel: a piece of work is 64 outputs of _PIECE rows, SPAN columns after another. Pieces of the same rows follow one another, so that
+    these stay in the second cache."""
     size, widen, span, n = FLOATS[name], _widen(name), _span(), _AT_ONCE
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
-        columns, x_stride = ld_i64(args + _COLUMNS), ld_i64(args + _X_STRIDE)
-        init_stride, out_stride = ld_i64(args + _INIT_STRIDE), ld_i64(args + _OUT_STRIDE)
-        count = (ld_i64(ld_i64(args + _ROWS)) + n - 1) // n
+        columns, groups, rows = ld_i64(args + _COLUMNS), ld_i64(args + _GROUPS), ld_i64(ld_i64(args + _ROWS))
+        x_stride, init_stride, out_stride = ld_i64(args + _X_STRIDE), ld_i64(args + _INIT_STRIDE), ld_i64(args + _OUT_STRIDE)
         u = ld_i64(state + 8 * SCRATCH) + thread * ld_i64(state + 8 * SCRATCH_BYTES)
-        g = take(counter)
-        while g < ld_i64(args + _GROUPS):
+        i = take(counter)
+        while i < groups * ((rows + _PIECE - 1) // _PIECE):
+            g, top = i % groups, i // groups * _PIECE
             for k in range(0, columns, SPAN):
                 some = min(SPAN, columns - k)
                 widen(ld_i64(args + _W) + (g * columns + k) * 64 * size, some, u)
-                x = ld_i64(args + _X) + 4 * k
-                init, out = ld_i64(args + _INIT) + 256 * g, ld_i64(args + _OUT) + 256 * g
-                for _ in range(count):
+                x = ld_i64(args + _X) + top * x_stride + 4 * k
+                init = ld_i64(args + _INIT) + top * init_stride + 256 * g
+                out = ld_i64(args + _OUT) + top * out_stride + 256 * g
+                for _ in range(top, min(top + _PIECE, rows), n):
                     span(u, some, k == 0, k + SPAN >= columns, x, x_stride, init, init_stride, out, out_stride)
                     x += n * x_stride
                     init += n * init_stride
                     out += n * out_stride
-            g = take(counter)
+            i = take(counter)
 
     return run

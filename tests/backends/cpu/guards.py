@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from localllm.backends.cpu.arguments import ADD, GLU
-from localllm.backends.cpu.layout import FLOATS, LAYOUTS, MANY
+from localllm.backends.cpu.layout import FLOATS, LAYOUTS
 from localllm.backends.cpu.lower import COLUMNS
 from localllm.quant.base import by_name
 from tests.backends.cpu import matrices
