@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from localllm.backends.cpu.arena import Arena, words
 from localllm.backends.cpu.arguments import few_scratch, many_scratch, partial_bytes, rope_scratch, route_scratch
-from localllm.backends.cpu.layout import LAYOUTS, MANY, activation_bytes, padded
+from localllm.backends.cpu.layout import GROUP, LAYOUTS, MANY, SPAN, activation_bytes, padded
 from localllm.backends.cpu.records import QUERIES, SCRATCH, SCRATCH_BYTES, STATE_WORDS
 from localllm.backends.cpu.weights import Matrix, Weights
 from localllm.model.program import Attend, Last, Linear, MoE, Program
@@ -114,6 +114,8 @@ def _scratch(program: Program, weights: Weights) -> int:
     for m, _ in _matrices(program, weights):
         if m.layout in LAYOUTS:
             need.append(4 * (m.columns // 32) * LAYOUTS[m.layout].unpacked_bytes)
+        else:
+            need.append(4 * GROUP * SPAN)
     for op in program.ops:
         if isinstance(op, Attend):
             shape = op.heads, op.kv_heads, op.head_dim

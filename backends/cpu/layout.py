@@ -90,6 +90,8 @@ LAYOUTS = {layout.name: layout for layout in _ALL}
 
 FLOATS = {"F32": 4, "F16": 2, "BF16": 2}
 """Bytes of a value of the formats that are not blocks. Packed as [group of 64 rows][column][64 rows]."""
+SPAN = 192
+"""Columns of 64 rows of floats that the kernel for many rows widens at once: 48 KiB."""
 
 # Activations of N rows (a column tile): for every 32 values 64*N bytes.
 X_BLOCK = 64

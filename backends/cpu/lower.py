@@ -202,7 +202,7 @@ class _Emitter:
         fields = {"w": matrix.address, "records": matrix.records, "groups": matrix.groups, **init, **self._at("out", out)}
         if matrix.layout in FLOATS:
             fields |= {"x": self.buffers.address(op.x), "x_bytes": self.buffers.stride(op.x)}
-            kernel: KernelId = ("floats", "matmul", matrix.layout, 4 if self.n == 2 else self.n)
+            kernel: KernelId = ("floats", "many", matrix.layout) if self.n == MANY else ("floats", "few", matrix.layout, self.n)
             source = op.x
         else:
             if self.quantised.get(matrix.columns) != op.x:

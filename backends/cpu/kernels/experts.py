@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from localllm.backends.cpu.arguments_matmul import EXPERTS
-from localllm.backends.cpu.kernels.floats import single_column
+from localllm.backends.cpu.kernels.floats import group_of as floats_group
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.matmul import group_of
 from localllm.backends.cpu.kernels.sync import take
@@ -20,7 +20,7 @@ _W, _EXPERT_BYTES, _RECORDS, _X, _X_BYTES, _IDS, _WEIGHTS, _USED, _ZEROS, _OUT, 
 def _column(name: str) -> tuple[Any, int]:
     """(w, records, x, x_bytes, init, init_stride, out, out_stride) for 64 rows x one column; bytes of 64 rows of one record."""
     if name in FLOATS:
-        return single_column(name), GROUP * FLOATS[name]
+        return floats_group(name, 1), GROUP * FLOATS[name]
     group = group_of(LAYOUTS[name], 1)
 
     @helper

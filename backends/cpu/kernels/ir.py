@@ -142,6 +142,13 @@ def fused(b: Any, x: Any, y: Any, z: Any) -> Any:
     return call(b, f"llvm.fma.{suffix}", x.type, [x, y, z])
 
 
+def widen_bfloat(b: Any, x: Any) -> Any:
+    """<n x i16>, the bits of bfloat16, to float."""
+    n = x.type.count
+    words = ir.VectorType(I32, n)
+    return b.bitcast(b.shl(b.zext(x, words), constant(words, 16)), ir.VectorType(F32, n))
+
+
 def widen_half(b: Any, h: Any) -> Any:
     """<n x half> or half to float."""
     many = isinstance(h.type, ir.VectorType)

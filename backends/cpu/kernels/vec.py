@@ -36,6 +36,7 @@ from localllm.backends.cpu.kernels.ir import (
     shuffle,
     splat,
     store,
+    widen_bfloat,
     widen_half,
 )
 
@@ -121,7 +122,7 @@ ld_i = _loader(INTS, lambda b, a: load(b, a, INTS.ll))
 ld_b16 = _loader(BYTES16, lambda b, a: load(b, a, BYTES16.ll))
 ld_h = _loader(FLOATS, lambda b, a: widen_half(b, load(b, a, HALVES.ll)))
 """16 halves, widened."""
-ld_bf = _loader(FLOATS, lambda b, a: _bfloat(b, load(b, a, ir.VectorType(I16, 16))))
+ld_bf = _loader(FLOATS, lambda b, a: widen_bfloat(b, load(b, a, ir.VectorType(I16, 16))))
 """16 bfloat16, widened."""
 ld_e4m3 = _loader(FLOATS, lambda b, a: widen_half(b, _half_of_e4m3(b, load(b, a, BYTES16.ll))))
 """16 floats of 7 bits, E4M3 without sign or NaN, widened and times 2^-8."""
@@ -140,10 +141,6 @@ st_h = _storer(FLOATS, lambda b, v, a: store(b, narrow_half(b, v), a))
 st_f32 = _storer(types.float32, store)
 st_i32 = _storer(types.int32, store)
 st_i64 = _storer(types.int64, store)
-
-
-def _bfloat(b: Any, x: Any) -> Any:
-    return b.bitcast(b.shl(b.zext(x, INTS.ll), constant(INTS.ll, 16)), FLOATS.ll)
 
 
 def _half_of_e4m3(b: Any, x: Any) -> Any:

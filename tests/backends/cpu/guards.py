@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from localllm.backends.cpu.arguments import ADD, GLU
-from localllm.backends.cpu.layout import FLOATS, LAYOUTS, MANY
+from localllm.backends.cpu.layout import FLOATS, LAYOUTS
 from localllm.backends.cpu.lower import COLUMNS
 from localllm.quant.base import by_name
 from tests.backends.cpu import matrices
@@ -81,7 +81,7 @@ def matrix(driver: Driver, rng: np.random.Generator) -> None:
             matrices.embed(driver, packed, list(range(rows)))
             for count in (1, 3, 9):
                 x = driver.register(rng.normal(size=(count, columns)))
-                for n in (1, 4, MANY) if kind in FLOATS else COLUMNS:
+                for n in COLUMNS:
                     matrices.multiply(driver, packed, x, n)
 
 

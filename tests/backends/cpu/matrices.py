@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from localllm import quant
 from localllm.backends.cpu.arguments_matmul import EMBED, MATMUL, QUANTISE, REPACK
-from localllm.backends.cpu.layout import FLOATS, LAYOUTS, MANY, X_BLOCK, X_STEP, activation_bytes, padded
+from localllm.backends.cpu.layout import FLOATS, GROUP, LAYOUTS, MANY, SPAN, X_BLOCK, X_STEP, activation_bytes, padded
 from localllm.backends.cpu.records import ROWS, TOKENS, float_bits
 from localllm.backends.cpu.weights import pack_kernel
 from tests.backends.cpu.driver import Driver, Register
@@ -104,10 +104,11 @@ def multiply(driver: Driver, matrix: Packed, x: Register, n: int, init: Register
     out = driver.empty(-(-rows // MANY) * MANY, padded(matrix.rows))
     floats = matrix.layout in FLOATS
     address, stride = (x.address, x.stride) if floats else (quantise(driver, x, n)[0], activation_bytes(matrix.columns, n))
-    kernel = ("matmul", "many", matrix.layout) if n == MANY else ("matmul", "few", matrix.layout, n)
+    module = "floats" if floats else "matmul"
+    kernel = (module, "many", matrix.layout) if n == MANY else (module, "few", matrix.layout, n)
     start = init.words("init") if init else {"init": driver.address(np.zeros(padded(matrix.rows)), np.float32), "init_stride": 0}
     words = {"w": matrix.address, "records": matrix.records, "x": address, "x_bytes": stride, "groups": matrix.groups, **start}
-    scratch = 0 if floats else 4 * matrix.columns // 32 * LAYOUTS[matrix.layout].unpacked_bytes
+    scratch = 4 * GROUP * SPAN if floats else 4 * matrix.columns // 32 * LAYOUTS[matrix.layout].unpacked_bytes
     record = {**words, **out.words("out"), "rows": driver.count(rows)}
-    driver.run(("floats", "matmul", matrix.layout, n) if floats else kernel, MATMUL, record, driver.state(scratch=scratch))
+    driver.run(kernel, MATMUL, record, driver.state(scratch=scratch))
     return Register(out.all, out.all[:rows, : matrix.rows])

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localllm import quant
-from localllm.backends.cpu.layout import FLOATS, LAYOUTS, MANY, padded
+from localllm.backends.cpu.layout import FLOATS, LAYOUTS, MANY, SPAN, padded
 from localllm.backends.cpu.lower import COLUMNS
 from tests.backends.cpu import matrices
 from tests.backends.cpu.driver import Driver
@@ -75,14 +75,18 @@ def test_products(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(FLOATS))
-def test_float_products(kind: str) -> None:
+@pytest.mark.parametrize("columns", [100, 2 * SPAN, 2 * SPAN + 7])
+def test_float_products(kind: str, columns: int) -> None:
     driver, rng = Driver(threads=2), np.random.default_rng(4)
-    matrix = matrices.pack(driver, kind, matrices.blocks(kind, 77, 100))
-    x = driver.register(rng.standard_normal((19, 100)))
-    found = [matrices.multiply(driver, matrix, x, n).data for n in (1, 4, 8)]
-    exact = x.data.astype(np.float64) @ matrix.values.astype(np.float64).T
-    assert np.abs(found[0] - exact).max() <= SUM * np.abs(exact).max()
-    assert all(np.array_equal(y.view(np.int32), found[0].view(np.int32)) for y in found)
+    matrix = matrices.pack(driver, kind, matrices.blocks(kind, 77, columns))
+    x = driver.register(rng.standard_normal((133, columns)))
+    init = driver.register(rng.standard_normal((136, padded(77))) * (np.arange(padded(77)) < 77))
+    found = {n: matrices.multiply(driver, matrix, x, n, init) for n in COLUMNS}
+    exact = x.data.astype(np.float64) @ matrix.values.astype(np.float64).T + init.data[:133, :77]
+    assert np.abs(found[1].data - exact).max() <= SUM * np.abs(exact).max()
+    for n, y in found.items():
+        assert np.array_equal(y.data.view(np.int32), found[1].data.view(np.int32)), n
+        assert not y.all[:133, 77:].any(), n
 
 
 def test_a_row_does_not_depend_on_its_neighbours() -> None:
