@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from localllm.backends.cpu.arena import Arena, words
 from localllm.backends.cpu.arguments import few_scratch, many_scratch, partial_bytes, rope_scratch, route_scratch
-from localllm.backends.cpu.layout import GROUP, LAYOUTS, MANY, SPAN, activation_bytes, padded
+from localllm.backends.cpu.layout import FEW, GROUP, LAYOUTS, MANY, SPAN, activation_bytes, padded
 from localllm.backends.cpu.records import QUERIES, SCRATCH, SCRATCH_BYTES, STATE_WORDS
 from localllm.backends.cpu.weights import Matrix, Weights
 from localllm.model.program import Attend, Last, Linear, MoE, Program
@@ -138,10 +138,10 @@ class Tables:
         self.partials = words(8)
 
     def grow_partials(self, key_tiles: int) -> None:
-        """Make room for so many key tiles in every head of MANY rows."""
+        """Make room for so many key tiles in every head of FEW rows."""
         if key_tiles > self.key_tiles:
             self.key_tiles = padded(key_tiles, 16)
-            self.partials = words(MANY * self.key_tiles * self._partial // 8)
+            self.partials = words(FEW * self.key_tiles * self._partial // 8)
 
 
 def query_tiles(first: int, count: int, position: int, table: int) -> list[tuple[int, int, int, int]]:

@@ -13,7 +13,7 @@ from localllm.backends.base import Chunk, Float, Options, Outputs, Progress
 from localllm.backends.cpu.buffers import WANTED_ROWS, Buffers, Tables, query_tiles
 from localllm.backends.cpu.crew import Crew
 from localllm.backends.cpu.kernel_cache import kernels
-from localllm.backends.cpu.layout import MANY
+from localllm.backends.cpu.layout import FEW
 from localllm.backends.cpu.lower import COLUMNS, Lowering, assemble, column_tile
 from localllm.backends.cpu.pages import PagedLine, Pool, layer_offsets
 from localllm.backends.cpu.records import (
@@ -112,7 +112,7 @@ class Engine:
         t.query_tiles[: len(tiles)] = np.array(tiles, np.int64).reshape(-1, 4)
         longest = max((line.length + len(chunk.tokens) for chunk, line in zip(batch, lines, strict=True)), default=0)
         self._grow_ropes(longest)
-        if at <= MANY:
+        if at <= FEW:
             t.grow_partials(-(-longest // TILE))
         self._point(at, len(tiles))
         return at
@@ -169,5 +169,5 @@ class Engine:
         pace = tape.pace if self._profile is None else Stopwatch(tape.pace, tape.kinds, self._profile)
         started, computed = time.perf_counter(), time.thread_time()
         self._team.run(Job(tape.rows, tape.counters, self._buffers.state, pace, rows, (self, tape, self._lines)), crew.size)
-        if rows <= MANY:  # longer jobs differ in length, and their rows are long enough for threads to take turns
+        if rows <= FEW:  # longer jobs differ in length, and their rows are long enough for threads to take turns
             crew.took(time.perf_counter() - started, time.thread_time() - computed)

@@ -98,8 +98,8 @@ X_BLOCK = 64
 X_VALUES, X_C8, X_C16, X_C128, X_C32A, X_C32B, X_STEP, X_SUM, X_SUM_A = (0, 32, 36, 40, 44, 48, 52, 56, 60)
 """Offsets, times N: int8 values [8][N][4]; int32 -8, -16, -128 * the sum of the 32, -32 * the sum of the first and of the last 16; float32
 step of these 32, step * the sum of the 32, and of the first 16."""
-MANY = 8
-"""Columns that the kernels for many rows take at once."""
+FEW, MANY = 8, 16
+"""The most rows that go to the kernels for few, which unpack while they multiply; columns in a tile of the kernels for many."""
 
 
 def activation_bytes(columns: int, n: int) -> int:

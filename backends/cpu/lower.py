@@ -18,20 +18,20 @@ from localllm.backends.cpu import arguments_matmul as matrices
 from localllm.backends.cpu.arena import words
 from localllm.backends.cpu.buffers import Buffers
 from localllm.backends.cpu.kernel_cache import KernelId
-from localllm.backends.cpu.layout import FLOATS, MANY, activation_bytes
+from localllm.backends.cpu.layout import FEW, FLOATS, MANY, activation_bytes
 from localllm.backends.cpu.pages import layer_offsets
 from localllm.backends.cpu.records import LINE, ROWS, STREAM, STREAM_PIECES, TAPE_WORDS, WANTED, float_bits
 from localllm.backends.cpu.threads import Pace
 from localllm.backends.cpu.weights import Matrix, Weights
 from localllm.model.program import GLU, Add, Attend, Embed, Last, Linear, MoE, Op, Program, RMSNorm, Rope, inputs
 
-COLUMNS = (1, 2, 4, MANY)
+COLUMNS = (1, 2, 4, FEW, MANY)
 """Column tiles that kernels exist for."""
 
 
 def column_tile(rows: int) -> int:
-    """Which kernels serve so many rows: tiles of 4 up to 8 rows, above that those that unpack once for all."""
-    return rows if rows <= 2 else 4 if rows <= MANY else MANY
+    """Which kernels serve so many rows: up to FEW those that unpack while they multiply, above that those that unpack once for all."""
+    return next((n for n in COLUMNS if rows <= n), MANY) if rows <= FEW else MANY
 
 
 @dataclass(slots=True)
@@ -202,7 +202,7 @@ class _Emitter:
         fields = {"w": matrix.address, "records": matrix.records, "groups": matrix.groups, **init, **self._at("out", out)}
         if matrix.layout in FLOATS:
             fields |= {"x": self.buffers.address(op.x), "x_bytes": self.buffers.stride(op.x)}
-            kernel: KernelId = ("floats", "many", matrix.layout) if self.n == MANY else ("floats", "few", matrix.layout, self.n)
+            kernel: KernelId = ("floats", "many", matrix.layout) if self.n == MANY else ("floats", "few", matrix.layout, min(self.n, 4))
             source = op.x
         else:
             if self.quantised.get(matrix.columns) != op.x:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from localllm.backends.cpu.arena import Arena, words
 from localllm.backends.cpu.arguments_matmul import PEAK
 from localllm.backends.cpu.kernel_cache import KernelId, kernels
-from localllm.backends.cpu.layout import MANY
+from localllm.backends.cpu.layout import FEW
 from localllm.backends.cpu.lower import Row, assemble
 from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES, STATE_WORDS
 from localllm.backends.cpu.threads import Job, team
@@ -47,7 +47,7 @@ class Meter:
         read = min(self._time(_READ, _MEMORY // _PIECE) for _ in range(2))
         pieces = _PIECES * self._threads
         dots = min(self._time(_DOTS, pieces) for _ in range(2))
-        return Ceilings(_MEMORY / read / 1e9, pieces * _ROUNDS * 16 * 32 * MANY / dots / 1e9)
+        return Ceilings(_MEMORY / read / 1e9, pieces * _ROUNDS * 16 * 32 * FEW / dots / 1e9)
 
     def _time(self, kernel: KernelId, pieces: int) -> float:
         record = PEAK.fill(memory=self._memory.ctypes.data, piece=_PIECE, pieces=pieces, rounds=_ROUNDS)

@@ -128,9 +128,10 @@ CODES: dict[str, Codes] = {
 that this brings, 8, is in the layout's unit."""
 
 
-def dotter(codes: str, n: int, halves: bool, wide: bool) -> Any:
-    """An intrinsic (acc, w, x): acc[j] += the tile at w . column j of the n at x. With ``halves`` acc has 2n elements, the sums of
-    the first 16 values, then those of the last."""
+def dotter(codes: str, n: int, halves: bool, wide: bool, tile: int = 0) -> Any:
+    """An intrinsic (acc, w, x): acc[j] += the tile at w . column j of the n at x, of a tile of activations of n columns or of ``tile``.
+    With ``halves`` acc has 2n elements, the sums of the first 16 values, then those of the last."""
+    along = 4 * (tile or n)
 
     @intrinsic
     def f(typing: Any, acc: Any, w: Any, x: Any) -> Any:
@@ -139,7 +140,7 @@ def dotter(codes: str, n: int, halves: bool, wide: bool) -> Any:
             for t, u in CODES[codes](b, args[1]):
                 for j in range(n):
                     k = j + n if halves and t >= 4 else j
-                    s = splat(b, load(b, offset(b, args[2], 4 * n * t + 4 * j), I32), 16)
+                    s = splat(b, load(b, offset(b, args[2], along * t + 4 * j), I32), 16)
                     out[k] = dot4(b, out[k], u, s, wide)
             return pack(b, out)
 

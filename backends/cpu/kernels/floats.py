@@ -12,11 +12,11 @@ from localllm.backends.cpu.kernels.grid import grid_fma, grid_load, grid_plus, g
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import AHEAD, TARGET
 from localllm.backends.cpu.kernels.ir import FLOATS as VECTOR
-from localllm.backends.cpu.kernels.sync import take
+from localllm.backends.cpu.kernels.sync import span, take
 from localllm.backends.cpu.kernels.tile import prefetcher, zeros
 from localllm.backends.cpu.kernels.vec import ld_bf, ld_f, ld_h, ld_i64, st_f
 from localllm.backends.cpu.layout import FLOATS, SPAN
-from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES
+from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES, THREADS
 
 _W, _COLUMNS, _X, _X_STRIDE, _INIT, _INIT_STRIDE, _OUT, _OUT_STRIDE, _GROUPS, _ROWS = MATMUL.offsets
 _AT_ONCE = 4
@@ -64,8 +64,9 @@ def few(name: str, n: int) -> Callable[..., None]:
         columns, x_stride = ld_i64(args + _COLUMNS), ld_i64(args + _X_STRIDE)
         init_stride, out_stride = ld_i64(args + _INIT_STRIDE), ld_i64(args + _OUT_STRIDE)
         count = (ld_i64(ld_i64(args + _ROWS)) + n - 1) // n
-        g = take(counter)
-        while g < ld_i64(args + _GROUPS):
+        groups, threads = ld_i64(args + _GROUPS), ld_i64(state + 8 * THREADS)
+        g, last = span(thread, groups, threads)
+        while g < groups:
             x = ld_i64(args + _X)
             init, out = ld_i64(args + _INIT) + 256 * g, ld_i64(args + _OUT) + 256 * g
             for _ in range(count):
@@ -73,7 +74,9 @@ def few(name: str, n: int) -> Callable[..., None]:
                 x += n * x_stride
                 init += n * init_stride
                 out += n * out_stride
-            g = take(counter)
+            g += 1
+            if g == last:
+                g, last = span(threads + take(counter), groups, threads)
 
     return run
 
@@ -95,7 +98,7 @@ def _widen(name: str) -> Any:
     return widen
 
 
-def _span() -> Any:
+def _stretch() -> Any:
     """(u, columns, first, last, x, x_stride, init, init_stride, out, out_stride): widened rows x _AT_ONCE, where ``out`` holds the chains
     between the first span of columns and the last."""
     n, tiles = _AT_ONCE, _tiles(_AT_ONCE)
@@ -103,7 +106,7 @@ def _span() -> Any:
     multiply, finish = grid_fma("F32", tiles, 64 * SPAN), grid_plus(tiles)
 
     @helper
-    def span(
+    def stretch(
         u: int, columns: int, first: bool, last: bool, x: int, x_stride: int, init: int, init_stride: int, out: int, out_stride: int
     ) -> None:
         for t in range(0, 4, tiles):
@@ -118,13 +121,13 @@ def _span() -> Any:
             else:
                 keep(acc, out + 64 * t, out_stride)
 
-    return span
+    return stretch
 
 
 def many(name: str) -> Callable[..., None]:
     """Kernel: a piece of work is 64 outputs of _PIECE rows, SPAN columns after another. Pieces of the same rows follow one another, so that
     these stay in the second cache."""
-    size, widen, span, n = FLOATS[name], _widen(name), _span(), _AT_ONCE
+    size, widen, stretch, n = FLOATS[name], _widen(name), _stretch(), _AT_ONCE
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
         columns, groups, rows = ld_i64(args + _COLUMNS), ld_i64(args + _GROUPS), ld_i64(ld_i64(args + _ROWS))
@@ -140,7 +143,7 @@ def many(name: str) -> Callable[..., None]:
                 init = ld_i64(args + _INIT) + top * init_stride + 256 * g
                 out = ld_i64(args + _OUT) + top * out_stride + 256 * g
                 for _ in range(top, min(top + _PIECE, rows), n):
-                    span(u, some, k == 0, k + SPAN >= columns, x, x_stride, init, init_stride, out, out_stride)
+                    stretch(u, some, k == 0, k + SPAN >= columns, x, x_stride, init, init_stride, out, out_stride)
                     x += n * x_stride
                     init += n * init_stride
                     out += n * out_stride

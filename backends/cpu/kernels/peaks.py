@@ -10,7 +10,7 @@ from localllm.backends.cpu.kernels.ir import AHEAD, INTS
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import prefetcher, tile_store, zeros
 from localllm.backends.cpu.kernels.vec import ld_i, ld_i64, st_i
-from localllm.backends.cpu.layout import MANY
+from localllm.backends.cpu.layout import FEW
 from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES
 
 _MEMORY, _PIECE, _PIECES, _ROUNDS = PEAK.offsets
@@ -44,8 +44,8 @@ def read() -> Callable[..., None]:
 
 
 def dots() -> Callable[..., None]:
-    """Kernel: ``rounds`` times 16 rows x 32 values x MANY columns, as the matrix kernels do it, but without scales."""
-    dot, zero = dotter("byte", MANY, False, False), zeros(INTS, MANY)
+    """Kernel: ``rounds`` times 16 rows x 32 values x FEW columns, as the matrix kernels do it, but without scales."""
+    dot, zero = dotter("byte", FEW, False, False), zeros(INTS, FEW)
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
         scratch = ld_i64(state + 8 * SCRATCH) + thread * ld_i64(state + 8 * SCRATCH_BYTES)

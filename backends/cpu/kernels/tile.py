@@ -84,6 +84,13 @@ def half_of(which: int) -> Any:
 
 
 @intrinsic
+def joined(typing: Any, low: Any, high: Any) -> Any:
+    """The tile that these are the halves of."""
+    kind = types.UniTuple(low.dtype, low.count + high.count)
+    return kind(low, high), lambda context, b, sig, args: pack(b, unpack(b, args[0]) + unpack(b, args[1]))
+
+
+@intrinsic
 def tile_store(typing: Any, p: Any, stride: Any, tile: Any) -> Any:
     """Every vector to p + j*stride."""
 

@@ -67,7 +67,7 @@ def guarded(nbytes: int, at_end: bool = True) -> Bytes:
 
 @dataclass
 class Register:
-    """A float32 register. ``all`` is (rows rounded up to 8, padded width); ``data`` is what counts of it."""
+    """A float32 register. ``all`` is (rows rounded up to 16, padded width); ``data`` is what counts of it."""
 
     all: NDArray[np.float32]
     data: NDArray[np.float32]
@@ -112,10 +112,10 @@ class Driver:
         return int(self.array(values, dtype).ctypes.data)
 
     def register(self, values: Any) -> Register:
-        """A register of these rows; the rows up to the next multiple of 8 hold NaN."""
+        """A register of these rows; the rows up to the next multiple of 16 hold NaN."""
         x = np.asarray(values, np.float32)
         rows, width = x.shape
-        shape = (-(-rows // 8) * 8, -(-width // 64) * 64)
+        shape = (-(-rows // 16) * 16, -(-width // 64) * 64)
         memory = self.alloc(4 * shape[0] * shape[1]).view(np.float32).reshape(shape)
         memory[:rows] = 0
         memory[:rows, :width] = x
