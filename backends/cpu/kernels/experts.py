@@ -7,8 +7,8 @@ from typing import Any
 
 from localllm.backends.cpu.arguments_matmul import EXPERTS
 from localllm.backends.cpu.kernels.floats import group_of as floats_group
+from localllm.backends.cpu.kernels.groups import group_of
 from localllm.backends.cpu.kernels.helper import helper
-from localllm.backends.cpu.kernels.matmul import group_of
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import stack
 from localllm.backends.cpu.kernels.vec import fma, ld_f, ld_f32, ld_i64, sp_f, st_f
