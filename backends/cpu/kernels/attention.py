@@ -1,9 +1,10 @@
 """What both kernels of attention share: the blocks of vectors they compute with, and the numbers of the rule.
 
 The rule that makes them agree bit for bit: keys come in tiles of TILE, aligned to absolute positions. In a tile, s[k] is one chain of fused
-multiply-adds over d, m the maximum over the visible keys, p[k] = exp(s[k] - m), exp being ``maths.decay``, l a fixed tree over p (k with k + 16, these with k + 32,
+multiply-adds over d, m the maximum over the visible keys, p[k] = exp(s[k] - m), l a fixed tree over p (k with k + 16, these with k + 32,
 then halves of 16), o[d] one chain over the visible keys in rising order. Tiles are merged in rising order:
 m' = max(m, m_t), c = exp(m - m'), c_t = exp(m_t - m'), l = fma(l_t, c_t, l*c), o = fma(o_t, c_t, o*c), from m = LOWEST, l = o = 0.
+exp is ``maths.decay``.
 """
 
 from __future__ import annotations
@@ -117,8 +118,9 @@ def rows_fma_seen(heads: int) -> Any:
 
 
 def rows_merge(heads: int) -> Any:
-    """An intrinsic (acc, factors, factors_stride, o, o_stride, bits): the vector at o + i*o_stride + 64*j becomes acc[i*columns + j] * new_i
-    + itself * old_i in the lanes whose bits are set. new_i and old_i are the vectors at factors + i*factors_stride and behind it."""
+    """An intrinsic (acc, factors, factors_stride, o, o_stride, bits): the vector at o + i*o_stride + 64*j becomes
+    acc[i*columns + j] * new_i + itself * old_i in the lanes whose bits are set. new_i and old_i are the vectors at
+    factors + i*factors_stride and behind it."""
 
     @intrinsic
     def f(typing: Any, acc: Any, factors: Any, factors_stride: Any, o: Any, o_stride: Any, bits: Any) -> Any:

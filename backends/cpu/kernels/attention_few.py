@@ -32,7 +32,8 @@ def _vectors(heads: int) -> int:
 
 
 def _scores(heads: int) -> Any:
-    """(q, k, d, s, ahead): scores of a tile's keys for some heads, float32 [heads][TILE] at s. As much memory is asked for from ``ahead`` on."""
+    """(q, k, d, s, ahead): scores of a tile's keys for some heads, float32 [heads][TILE] at s. As much memory as the keys take is asked for
+    from ``ahead`` on."""
     vectors = _vectors(heads)
     start, update, store, fetch = (
         zeros(FLOATS, vectors * heads),

@@ -66,7 +66,8 @@ def _widen(block: int, wide: int, keys: int, k: int, v: int) -> None:
 
 
 def _scores(heads: int) -> Any:
-    """(q, q_step, k, d, first, keys, s, ahead): [TILE][16 queries] scores of some heads, in whole blocks of 16 keys around first..keys-1."""
+    """(q, q_step, k, d, first, keys, s, ahead): [TILE][16 queries] scores of some heads, in whole blocks of 16 keys around first..keys-1.
+    Meanwhile the memory from ``ahead`` on is asked for."""
     columns = _COLUMNS // heads
     update, store, fetch = rows_fma(heads), grid_store(columns), prefetcher(1 if AHEAD else 0)
 
