@@ -26,7 +26,7 @@ from localllm.backends.cpu.kernels.maths import decay
 from localllm.backends.cpu.kernels.parts import ld_part, st_part
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import loader, prefetcher, tile_store, zeros
-from localllm.backends.cpu.kernels.vec import fma, keep_if, ld_f, ld_h, ld_i64, sp_f, st_f, vmax
+from localllm.backends.cpu.kernels.vec import fma, keep_if, ld_f, ld_h, ld_i64, sp_f, st_f, st_i64, vmax
 from localllm.backends.cpu.records import NQ, QUERY_TILES, SCRATCH, SCRATCH_BYTES, TILE
 
 _Q, _Q_STRIDE, _OUT, _OUT_STRIDE, _HEADS, _KV_HEADS, _HEAD_DIM, _WINDOW, _LAYER_OFFSET, _ROWS = ATTEND.offsets
@@ -132,16 +132,19 @@ def _values(heads: int) -> Any:
 
     @helper
     def values(p: int, v: int, wide: int, first: int, some: int, all_: int, keys: int, shift: int, reach: int, o: int, o_step: int) -> None:
-        queries = _lanes(shift, shift + TILE - 1 + reach)
+        queries, seen = _lanes(shift, shift + TILE - 1 + reach), p + TILE * _ROW + 2 * _ROW
+        for k in range(keys):
+            if k < some or k >= all_:
+                st_i64(seen + 8 * k, _lanes(k + shift, k + shift + reach))
         for i in range(0, wide, columns):
             acc = _start()
             at = v + i // 16 * (64 * TILE) + i % 16 * 4
             for k in range(first, some):
-                acc = update_seen(acc, p + _ROW * k, _S, at + 64 * k, _lanes(k + shift, k + shift + reach))
+                acc = update_seen(acc, p + _ROW * k, _S, at + 64 * k, ld_i64(seen + 8 * k))
             for k in range(some, all_):
                 acc = update(acc, p + _ROW * k, _S, at + 64 * k)
             for k in range(all_, keys):
-                acc = update_seen(acc, p + _ROW * k, _S, at + 64 * k, _lanes(k + shift, k + shift + reach))
+                acc = update_seen(acc, p + _ROW * k, _S, at + 64 * k, ld_i64(seen + 8 * k))
             merge(acc, p + TILE * _ROW, _S, o + _ROW * i, o_step, queries)
 
     return values
