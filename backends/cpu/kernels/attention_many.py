@@ -59,10 +59,9 @@ def _widen(block: int, wide: int, keys: int, k: int, v: int) -> None:
     for i in range((keys + 15) // 16 * wide):
         st_f(k + 64 * i, ld_h(block + 32 * i))
     block += 2 * TILE * wide
-    for i in range(keys):
-        for j in range(0, wide, 16):
-            st_f(v + 4 * j * TILE + 64 * i, ld_h(block))
-            block += 32
+    for j in range(0, wide, 16):
+        for i in range(keys):
+            st_f(v + 4 * j * TILE + 64 * i, ld_h(block + 2 * (i * wide + j)))
 
 
 def _scores(heads: int) -> Any:
