@@ -13,6 +13,8 @@ from localllm.backends.cpu.records import QUERIES, TILE, Record
 
 VECTOR = 16
 """Floats in a vector."""
+MANY_HEADS = 2
+"""Query heads that attention over many rows takes at once, at most."""
 
 RMS_NORM = Record(
     "x",
@@ -107,13 +109,14 @@ def rope_scratch(head_dim: int) -> int:
 
 
 def few_scratch(heads: int, kv_heads: int, head_dim: int) -> int:
-    """Bytes of scratch that ``attend_few`` and ``merge_few`` need: the scores of a tile for a group of heads, or one output."""
-    return 4 * max(TILE * (heads // kv_heads), padded(head_dim))
+    """Bytes of scratch that ``attend_few`` and ``merge_few`` need: the scores of a tile for a group of heads, or one output and
+    its factors."""
+    return 4 * max(TILE * (heads // kv_heads), padded(head_dim) + 3 * VECTOR)
 
 
 def many_scratch(heads: int, kv_heads: int, head_dim: int) -> int:
     """Bytes of scratch that ``attend_many`` needs: keys and values of a tile, scores and their sums; queries and state of a group."""
-    shared = 2 * TILE * padded(head_dim) + (TILE + VECTOR) * QUERIES
+    shared = 2 * TILE * padded(head_dim) + MANY_HEADS * (TILE + VECTOR) * QUERIES
     return 4 * (shared + heads // kv_heads * QUERIES * (2 * padded(head_dim) + 2))
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from localllm.backends.cpu.arena import words
+from localllm.backends.cpu.arena import Arena, words
 from localllm.backends.cpu.arguments import head_bytes
-from localllm.backends.cpu.records import TILE
+from localllm.backends.cpu.records import LINE, TILE
 from localllm.model.program import Attend, Program
 
 
@@ -31,12 +31,16 @@ class Page:
     holders: int = 1
 
 
+_SLAB = 32 << 20
+
+
 class Pool:
-    """Pages of one size; given back ones are used again."""
+    """Pages of one size, cut from huge ones of the system; given back ones are used again."""
 
     def __init__(self, page_bytes: int) -> None:
         self.page_bytes = page_bytes
         self._free: list[Page] = []
+        self._slab, self._left = Arena(0), 0
 
     def take(self) -> Page:
         """A page that nobody holds. What was written there before may still be: it is finite, and never read."""
@@ -44,7 +48,11 @@ class Pool:
             page = self._free.pop()
             page.holders = 1
             return page
-        return Page(words(self.page_bytes // 8))
+        if self._left == 0:
+            self._left = max(1, _SLAB // self.page_bytes)
+            self._slab = Arena(self._left * self.page_bytes)
+        self._left -= 1
+        return Page(self._slab.take(self.page_bytes, LINE).view(np.int64))
 
     def release(self, page: Page) -> None:
         """One holder less."""

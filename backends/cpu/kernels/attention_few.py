@@ -12,18 +12,19 @@ from typing import Any
 from numba import float32
 
 from localllm.backends.cpu.arguments import ATTEND
-from localllm.backends.cpu.kernels.attention import HIDDEN, LOWEST, grid_fma, grid_store
+from localllm.backends.cpu.kernels.attention import HIDDEN, LOWEST, grid_fma, grid_store, tile_rescaled
 from localllm.backends.cpu.kernels.helper import helper
-from localllm.backends.cpu.kernels.ir import FLOATS, TARGET
-from localllm.backends.cpu.kernels.maths import vexp
+from localllm.backends.cpu.kernels.ir import AHEAD, FLOATS, TARGET
+from localllm.backends.cpu.kernels.maths import decay
 from localllm.backends.cpu.kernels.parts import st_part
 from localllm.backends.cpu.kernels.sync import take
-from localllm.backends.cpu.kernels.tile import zeros
-from localllm.backends.cpu.kernels.vec import bc_f, fma, hmax, hsum, keep_if, ld_f, ld_i64, sp_f, st_f, st_f32, vmax
+from localllm.backends.cpu.kernels.tile import loader, prefetcher, tile_store, zeros
+from localllm.backends.cpu.kernels.vec import bc_f, fma, hmax, hsum, keep_if, ld_f, ld_f32, ld_i64, sp_f, st_f, st_f32, vmax
 from localllm.backends.cpu.records import KEY_TILES, PAGES, PARTIALS, POSITIONS, SCRATCH, SCRATCH_BYTES, TILE
 
 _Q, _Q_STRIDE, _OUT, _OUT_STRIDE, _HEADS, _KV_HEADS, _HEAD_DIM, _WINDOW, _LAYER_OFFSET, _ROWS = ATTEND.offsets
 _HEADS_AT_ONCE, _SUMS = (8, 24) if TARGET.vnni512 else (2, 4)  # how many heads, and vectors of sums, the registers hold
+_PIECES = 4  # pieces of work that there must be before rows share one
 
 
 def _vectors(heads: int) -> int:
@@ -31,34 +32,47 @@ def _vectors(heads: int) -> int:
 
 
 def _scores(heads: int) -> Any:
-    """(q, k, d, s): scores of a tile's keys for some heads, float32 [heads][TILE] at s."""
+    """(q, k, d, s, ahead): scores of a tile's keys for some heads, float32 [heads][TILE] at s. As much memory as the keys take is asked for
+    from ``ahead`` on."""
     vectors = _vectors(heads)
-    start, update, store = zeros(FLOATS, vectors * heads), grid_fma(vectors), grid_store(vectors)
+    start, update, store, fetch = (
+        zeros(FLOATS, vectors * heads),
+        grid_fma(vectors),
+        grid_store(vectors),
+        prefetcher(vectors // 2 if AHEAD else 0),
+    )
 
     @helper
-    def scores(q: int, k: int, d: int, s: int) -> None:
+    def scores(q: int, k: int, d: int, s: int, ahead: int) -> None:
         block = (d + 15) // 16 * 512
         for i in range(0, 4, vectors):
             acc = start()
             p, x = k + i * block, q
             for _ in range(d):
+                fetch(ahead)
                 acc = update(acc, p, block, x, 4 * d)
                 p += 32
                 x += 4
+                ahead += 32 * vectors
             store(s + 64 * i, 4 * TILE, acc)
 
     return scores
 
 
 @helper
-def _softmax(s: int, first: int, last: int, out: int) -> None:
-    """Scores to weights, in place; keys outside first..last weigh 0. Maximum and sum to out."""
-    hidden = HIDDEN
-    x0, x1 = keep_if(ld_f(s), first, last, hidden), keep_if(ld_f(s + 64), first - 16, last - 16, hidden)
-    x2, x3 = keep_if(ld_f(s + 128), first - 32, last - 32, hidden), keep_if(ld_f(s + 192), first - 48, last - 48, hidden)
+def _hide(s: int, first: int, last: int) -> None:
+    """Scores of keys outside first..last become HIDDEN."""
+    for k in range(0, TILE, 16):
+        st_f(s + 4 * k, keep_if(ld_f(s + 4 * k), first - k, last - k, HIDDEN))
+
+
+@helper
+def _softmax(s: int, out: int) -> None:
+    """Scores to weights, in place. Maximum and sum to out."""
+    x0, x1, x2, x3 = ld_f(s), ld_f(s + 64), ld_f(s + 128), ld_f(s + 192)
     m = hmax(vmax(vmax(vmax(x0, x1), vmax(x2, x3)), sp_f(LOWEST)))
     top = sp_f(m)
-    x0, x1, x2, x3 = vexp(x0 - top), vexp(x1 - top), vexp(x2 - top), vexp(x3 - top)
+    x0, x1, x2, x3 = decay(x0 - top), decay(x1 - top), decay(x2 - top), decay(x3 - top)
     st_f(s, x0)
     st_f(s + 64, x1)
     st_f(s + 128, x2)
@@ -68,39 +82,50 @@ def _softmax(s: int, first: int, last: int, out: int) -> None:
 
 
 def _values(heads: int, vectors: int) -> Any:
-    """(p, v, keys, step, o, o_stride): 16*vectors values of the outputs of some heads, over keys that are ``step`` bytes apart."""
-    start, update, store = zeros(FLOATS, heads * vectors), grid_fma(vectors), grid_store(vectors)
+    """(p, v, keys, step, o, o_stride, ahead): 16*vectors values of the outputs of some heads, over keys that are ``step`` bytes apart. As
+    much memory is asked for from ``ahead`` on."""
+    start, update, store, fetch = (
+        zeros(FLOATS, heads * vectors),
+        grid_fma(vectors),
+        grid_store(vectors),
+        prefetcher((vectors + 1) // 2 if AHEAD else 0),
+    )
 
     @helper
-    def values(p: int, v: int, keys: int, step: int, o: int, o_stride: int) -> None:
+    def values(p: int, v: int, keys: int, step: int, o: int, o_stride: int, ahead: int) -> None:
         acc = start()
         for _ in range(keys):
+            fetch(ahead)
             acc = update(acc, v, 32, p, 4 * TILE)
             v += step
             p += 4
+            ahead += 32 * vectors
         store(o, o_stride, acc)
 
     return values
 
 
 def _heads(heads: int) -> Any:
-    """(q, block, d, first, last, scratch, part, stride): partial results of some heads for the keys first..last of a tile."""
+    """(q, block, d, first, last, scratch, part, stride, ahead): partial results of some heads for the keys first..last of a tile."""
     vectors = _vectors(heads)
     scores, values, value = _scores(heads), _values(heads, vectors), _values(heads, 1)
 
     @helper
-    def run(q: int, block: int, d: int, first: int, last: int, scratch: int, part: int, stride: int) -> None:
+    def run(q: int, block: int, d: int, first: int, last: int, scratch: int, part: int, stride: int, ahead: int) -> None:
         width = (d + 15) // 16 * 16
-        scores(q, block, d, scratch)
+        scores(q, block, d, scratch, block + 2 * TILE * width)
+        if last - first < TILE - 1:
+            for h in range(heads):
+                _hide(scratch + 4 * TILE * h, first, last)
         for h in range(heads):
-            _softmax(scratch + 4 * TILE * h, first, last, part + h * stride)
+            _softmax(scratch + 4 * TILE * h, part + h * stride)
         p, v, keys = scratch + 4 * first, block + (TILE + first) * width * 2, last - first + 1
         i = 0
         while width - i >= 16 * vectors:
-            values(p, v + 2 * i, keys, 2 * width, part + 64 + 4 * i, stride)
+            values(p, v + 2 * i, keys, 2 * width, part + 64 + 4 * i, stride, ahead + 2 * TILE * i)
             i += 16 * vectors
         while i < width:
-            value(p, v + 2 * i, keys, 2 * width, part + 64 + 4 * i, stride)
+            value(p, v + 2 * i, keys, 2 * width, part + 64 + 4 * i, stride, ahead + 2 * TILE * i)
             i += 16
 
     return run
@@ -113,30 +138,39 @@ def _first_key(args: int, pos: int) -> int:
     return max(0, pos - window + 1) if window > 0 else 0
 
 
+@helper
+def _block(args: int, state: int, row: int, t: int, g: int) -> Any:
+    """Where the keys of a tile and key head lie that a row sees."""
+    page = ld_i64(ld_i64(ld_i64(state + 8 * PAGES) + 8 * row) + 8 * t)
+    return page + ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * ((ld_i64(args + _HEAD_DIM) + 15) // 16 * 16))
+
+
 def _tile(group: int) -> Any:
-    """(args, state, row, kv head, tile, position, scratch): the tile for all query heads of a key head, a few of them at once."""
+    """(args, state, row, tile, kv head, scratch, ahead): the tile for all query heads of a key head, a few of them at once."""
     at_once = max(n for n in range(1, _HEADS_AT_ONCE + 1) if group % n == 0)
     several, single = _heads(at_once), _heads(1)
 
     @helper
-    def tile(args: int, state: int, row: int, g: int, t: int, pos: int, scratch: int) -> None:
-        heads, kv_heads, d = ld_i64(args + _HEADS), ld_i64(args + _KV_HEADS), ld_i64(args + _HEAD_DIM)
-        width, left = (d + 15) // 16 * 16, heads // kv_heads
+    def tile(args: int, state: int, row: int, t: int, g: int, scratch: int, ahead: int) -> None:
+        pos = ld_i64(ld_i64(state + 8 * POSITIONS) + 8 * row)
         first_key = _first_key(args, pos)
         first, last = max(first_key - t * TILE, 0), min(pos - t * TILE, TILE - 1)
-        page = ld_i64(ld_i64(ld_i64(state + 8 * PAGES) + 8 * row) + 8 * t)
-        block = page + ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * width)
-        size = 64 + 4 * width
+        if first > last:
+            return
+        heads, d = ld_i64(args + _HEADS), ld_i64(args + _HEAD_DIM)
+        left = heads // ld_i64(args + _KV_HEADS)
+        size = 64 + (d + 15) // 16 * 64
         stride = size * ld_i64(state + 8 * KEY_TILES)
         part = ld_i64(state + 8 * PARTIALS) + (row * heads + g * left) * stride + (t - first_key // TILE) * size
+        block = _block(args, state, row, t, g)
         q = ld_i64(args + _Q) + row * ld_i64(args + _Q_STRIDE) + 4 * g * left * d
         while left >= at_once:
-            several(q, block, d, first, last, scratch, part, stride)
+            several(q, block, d, first, last, scratch, part, stride, ahead)
             q += 4 * at_once * d
             part += at_once * stride
             left -= at_once
         while left > 0:
-            single(q, block, d, first, last, scratch, part, stride)
+            single(q, block, d, first, last, scratch, part, stride, ahead)
             q += 4 * d
             part += stride
             left -= 1
@@ -144,48 +178,112 @@ def _tile(group: int) -> Any:
     return tile
 
 
-def attend_few(group: int = 4) -> Callable[..., None]:
-    """Kernel (ATTEND): partial results; a piece of work is a tile of keys of one row and key head.
+@helper
+def _run(args: int, state: int, row: int, rows: int) -> Any:
+    """The rows of one line from ``row`` on that read tiles together: where they end, their first tile and how many there are."""
+    positions, pages = ld_i64(state + 8 * POSITIONS), ld_i64(state + 8 * PAGES)
+    pos = ld_i64(positions + 8 * row)
+    first, last, end = _first_key(args, pos) // TILE, pos // TILE, row + 1
+    while (
+        end < rows
+        and ld_i64(pages + 8 * end) == ld_i64(pages + 8 * row)
+        and (end - row) * _PIECES < (last - first + 1) * ld_i64(args + _KV_HEADS)
+    ):
+        pos = ld_i64(positions + 8 * end)
+        first, last, end = min(first, _first_key(args, pos) // TILE), max(last, pos // TILE), end + 1
+    return end, first, last - first + 1
 
-    ``group``: how many query heads share a key head. Every number is right for every model; the model's own is fastest.
+
+@helper
+def _piece(args: int, state: int, rows: int, i: int) -> Any:
+    """What piece i is: its first row and the end of them, tile and key head; beyond the last one there is no row."""
+    row = 0
+    while row < rows:
+        end, first, tiles = _run(args, state, row, rows)
+        pieces = tiles * ld_i64(args + _KV_HEADS)
+        if i < pieces:
+            return row, end, first + i % tiles, i // tiles
+        i -= pieces
+        row = end
+    return rows, rows, 0, 0
+
+
+def attend_few(group: int = 4) -> Callable[..., None]:
+    """Kernel (ATTEND): partial results; a piece of work is a tile of keys of one key head, for the rows of one line.
+
+    ``group``: how many query heads share a key head. Every number is right for every model; the model's own is fastest. A thread takes its
+    next piece early, to ask for its memory in time.
     """
     tile = _tile(group)
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
-        rows, kv_heads = ld_i64(ld_i64(args + _ROWS)), ld_i64(args + _KV_HEADS)
+        rows = ld_i64(ld_i64(args + _ROWS))
         scratch = ld_i64(state + 8 * SCRATCH) + thread * ld_i64(state + 8 * SCRATCH_BYTES)
-        i = take(counter)
-        before = 0
-        for row in range(rows):
-            pos = ld_i64(ld_i64(state + 8 * POSITIONS) + 8 * row)
-            first = _first_key(args, pos) // TILE
-            tiles = pos // TILE - first + 1
-            while i < before + tiles * kv_heads:
-                n = i - before
-                tile(args, state, row, n // tiles, first + n % tiles, pos, scratch)
-                i = take(counter)
-            before += tiles * kv_heads
+        row, end, t, g = _piece(args, state, rows, take(counter))
+        while row < rows:
+            next_row, next_end, next_t, next_g = _piece(args, state, rows, take(counter))
+            ahead = _block(args, state, next_row, next_t, next_g) if next_row < rows else _block(args, state, row, t, g)
+            for r in range(row, end):
+                tile(args, state, r, t, g, scratch, ahead)
+            row, end, t, g = next_row, next_end, next_t, next_g
 
     return run
 
 
 @helper
-def _merge(part: int, tiles: int, d: int, scratch: int, out: int) -> None:
-    wide = (d + 15) // 16 * 16
-    m, l = sp_f(LOWEST), sp_f(float32(0.0))
-    for i in range(0, 4 * wide, 64):
-        st_f(scratch + i, sp_f(float32(0.0)))
-    for _ in range(tiles):
-        new = bc_f(part)
-        top = vmax(m, new)
-        c, ct = vexp(m - top), vexp(new - top)
+def _factors(part: int, size: int, tiles: int, m: float, old: int, new: int) -> Any:
+    """By what each of up to 16 tiles multiplies the sums so far (to old) and its own (to new), and the maximum behind them."""
+    for i in range(tiles):
+        tile = ld_f32(part + i * size)
+        top = tile if tile > m else m
+        st_f32(old + 4 * i, m - top)
+        st_f32(new + 4 * i, tile - top)
         m = top
-        l = fma(bc_f(part + 4), ct, l * c)
-        for i in range(0, 4 * wide, 64):
-            st_f(scratch + i, fma(ld_f(part + 64 + i), ct, ld_f(scratch + i) * c))
-        part += 64 + 4 * wide
+    st_f(old, decay(ld_f(old)))
+    st_f(new, decay(ld_f(new)))
+    return m
+
+
+def _strip(vectors: int) -> Any:
+    """(part, size, tiles, old, new, o): the outputs of some tiles, 16*vectors of them, added to those at o."""
+    load, update = loader(FLOATS, vectors), tile_rescaled
+
+    @helper
+    def strip(part: int, size: int, tiles: int, old: int, new: int, o: int) -> None:
+        acc = load(o, 64)
+        for i in range(tiles):
+            acc = update(acc, part + i * size, bc_f(new + 4 * i), bc_f(old + 4 * i))
+        tile_store(o, 64, acc)
+
+    return strip
+
+
+_strip1, _strip8 = _strip(1), _strip(8)
+
+
+@helper
+def _merge(part: int, tiles: int, d: int, scratch: int, out: int) -> None:
+    """All tiles of a head to its output, 16 at a time."""
+    wide = (d + 15) // 16 * 16
+    size, old, new, sums = 64 + 4 * wide, scratch, scratch + 64, scratch + 128
+    m, l = LOWEST, float32(0.0)
+    for i in range(0, size + 128, 64):
+        st_f(scratch + i, sp_f(float32(0.0)))
+    for t in range(0, tiles, 16):
+        n = min(tiles - t, 16)
+        m = _factors(part, size, n, m, old, new)
+        for i in range(n):
+            l = fma(ld_f32(part + i * size + 4), ld_f32(new + 4 * i), l * ld_f32(old + 4 * i))
+        i = 0
+        while wide - i >= 128:
+            _strip8(part + 64 + 4 * i, size, n, old, new, sums + 4 * i)
+            i += 128
+        while i < wide:
+            _strip1(part + 64 + 4 * i, size, n, old, new, sums + 4 * i)
+            i += 16
+        part += n * size
     for i in range(0, d, 16):
-        st_part(out + 4 * i, ld_f(scratch + 4 * i) / l, d - i)
+        st_part(out + 4 * i, ld_f(sums + 4 * i) / sp_f(l), d - i)
 
 
 def merge_few() -> Callable[..., None]:

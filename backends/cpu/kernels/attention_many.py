@@ -1,4 +1,5 @@
-"""Attention for many rows: lanes are 16 queries of one line; a tile of keys is widened once for all query heads that share it."""
+"""Attention for many rows: lanes are 16 queries of one line; a tile of keys is widened once for all query heads that share it, and what is
+loaded of it is used for two of them."""
 
 from __future__ import annotations
 
@@ -7,20 +8,32 @@ from typing import Any
 
 from numba import float32
 
-from localllm.backends.cpu.arguments import ATTEND
-from localllm.backends.cpu.kernels.attention import HIDDEN, LOWEST, tile_fma_between, tile_max, tile_merge, tile_sum, tile_turned
+from localllm.backends.cpu.arguments import ATTEND, MANY_HEADS
+from localllm.backends.cpu.kernels.attention import (
+    HIDDEN,
+    LOWEST,
+    grid_store,
+    rows_fma,
+    rows_fma_seen,
+    rows_merge,
+    tile_max,
+    tile_sum,
+    tile_turned,
+)
 from localllm.backends.cpu.kernels.helper import helper
-from localllm.backends.cpu.kernels.ir import FLOATS, TARGET
-from localllm.backends.cpu.kernels.maths import vexp
+from localllm.backends.cpu.kernels.ir import AHEAD, FLOATS, TARGET
+from localllm.backends.cpu.kernels.maths import decay
 from localllm.backends.cpu.kernels.parts import ld_part, st_part
 from localllm.backends.cpu.kernels.sync import take
-from localllm.backends.cpu.kernels.tile import loader, tile_fma, tile_store, zeros
-from localllm.backends.cpu.kernels.vec import fma, keep_if, ld_f, ld_h, ld_i64, sp_f, st_f, vmax
+from localllm.backends.cpu.kernels.tile import loader, prefetcher, tile_store, zeros
+from localllm.backends.cpu.kernels.vec import fma, keep_if, ld_f, ld_h, ld_i64, sp_f, st_f, st_i64, vmax
 from localllm.backends.cpu.records import NQ, QUERY_TILES, SCRATCH, SCRATCH_BYTES, TILE
 
 _Q, _Q_STRIDE, _OUT, _OUT_STRIDE, _HEADS, _KV_HEADS, _HEAD_DIM, _WINDOW, _LAYER_OFFSET, _ROWS = ATTEND.offsets
 _ROW = 64  # bytes of a vector of queries
 _COLUMNS = 16 if TARGET.vnni512 else 4 if TARGET.avx2 or TARGET.neon else 2  # vectors of sums that the registers hold
+_HEADS_AT_ONCE = MANY_HEADS if TARGET.vnni512 else 1
+_S = (TILE + 16) * _ROW  # bytes of a head's scores and their sums
 _start = zeros(FLOATS, _COLUMNS)
 _load16 = loader(FLOATS, 16)
 
@@ -42,36 +55,54 @@ def _fetch(q: int, stride: int, rows: int, d: int, scratch: int, to: int) -> Non
 
 @helper
 def _widen(block: int, wide: int, keys: int, k: int, v: int) -> None:
-    """The first ``keys`` keys and values of a tile to float32; keys in whole blocks of 16."""
+    """The first ``keys`` keys and values of a tile to float32: keys in whole blocks of 16, values as [wide/16][TILE][16]."""
     for i in range((keys + 15) // 16 * wide):
         st_f(k + 64 * i, ld_h(block + 32 * i))
     block += 2 * TILE * wide
-    for i in range(keys * wide // 16):
-        st_f(v + 64 * i, ld_h(block + 32 * i))
+    for j in range(0, wide, 16):
+        for i in range(keys):
+            st_f(v + 4 * j * TILE + 64 * i, ld_h(block + 2 * (i * wide + j)))
+
+
+def _scores(heads: int) -> Any:
+    """(q, q_step, k, d, first, keys, s, ahead): [TILE][16 queries] scores of some heads, in whole blocks of 16 keys around first..keys-1.
+    Meanwhile the memory from ``ahead`` on is asked for."""
+    columns = _COLUMNS // heads
+    update, store, fetch = rows_fma(heads), grid_store(columns), prefetcher(1 if AHEAD else 0)
+
+    @helper
+    def scores(q: int, q_step: int, k: int, d: int, first: int, keys: int, s: int, ahead: int) -> None:
+        for b in range(first // 16, (keys + 15) // 16):
+            for c in range(0, 16, columns):
+                acc = _start()
+                x, at = q, k + b * ((d + 15) // 16 * 1024) + 4 * c
+                for _ in range(d):
+                    fetch(ahead)
+                    acc = update(acc, x, q_step, at)
+                    x += _ROW
+                    at += 64
+                    ahead += 4 * columns
+                store(s + _ROW * (16 * b + c), _S, acc)
+
+    return scores
 
 
 @helper
-def _scores(q: int, k: int, d: int, keys: int, s: int) -> None:
-    """[TILE][16 queries] scores, in whole blocks of 16 keys."""
-    block = (d + 15) // 16 * 1024
-    for b in range((keys + 15) // 16):
-        for c in range(0, 16, _COLUMNS):
-            acc = _start()
-            at = k + b * block + 4 * c
-            for i in range(d):
-                acc = tile_fma(acc, ld_f(q + _ROW * i), at, 4)
-                at += 64
-            tile_store(s + _ROW * (16 * b + c), _ROW, acc)
+def _lanes(first: int, last: int) -> Any:
+    """The bits first..last of 16."""
+    first, last = max(first, 0), min(last, 15)
+    return ((2 << (last - first)) - 1) << first if first <= last else 0
 
 
 @helper
-def _hide(s: int, keys: int, shift: int, reach: int) -> None:
-    """HIDDEN where a query does not see a key: query j sees key k if 0 <= j - k - shift <= reach."""
+def _hide(s: int, first: int, some: int, all_: int, keys: int, shift: int, reach: int) -> None:
+    """HIDDEN where a query does not see a key. Some see first..some-1 and all_..keys-1, all see what is between; the others are seen by
+    none."""
     for k in range(TILE):
-        x = sp_f(HIDDEN)
-        if k < keys:
-            x = keep_if(ld_f(s + _ROW * k), k + shift, k + shift + reach, HIDDEN)
-        st_f(s + _ROW * k, x)
+        if k < first or k >= keys:
+            st_f(s + _ROW * k, sp_f(HIDDEN))
+        elif k < some or k >= all_:
+            st_f(s + _ROW * k, keep_if(ld_f(s + _ROW * k), k + shift, k + shift + reach, HIDDEN))
 
 
 @helper
@@ -82,8 +113,8 @@ def _softmax(s: int, sums: int) -> Any:
         m = vmax(tile_max(_load16(s + _ROW * k, _ROW)), m)
     for i in range(0, 16 * _ROW, _ROW):
         p = s + i
-        x0, x1 = vexp(ld_f(p) - m), vexp(ld_f(p + 16 * _ROW) - m)
-        x2, x3 = vexp(ld_f(p + 32 * _ROW) - m), vexp(ld_f(p + 48 * _ROW) - m)
+        x0, x1 = decay(ld_f(p) - m), decay(ld_f(p + 16 * _ROW) - m)
+        x2, x3 = decay(ld_f(p + 32 * _ROW) - m), decay(ld_f(p + 48 * _ROW) - m)
         st_f(p, x0)
         st_f(p + 16 * _ROW, x1)
         st_f(p + 32 * _ROW, x2)
@@ -92,47 +123,74 @@ def _softmax(s: int, sums: int) -> Any:
     return m, tile_sum(_load16(sums, _ROW))
 
 
-@helper
-def _values(p: int, v: int, wide: int, new: Any, old: Any, o: int) -> None:
-    """o = (weights @ values) * new + o * old, for a tile that all queries see."""
-    for i in range(0, wide, _COLUMNS):
-        acc = _start()
-        at = v + 4 * i
-        for k in range(TILE):
-            acc = tile_fma(acc, ld_f(p + _ROW * k), at, 4)
-            at += 4 * wide
-        tile_merge(acc, new, old, o + _ROW * i, 0, 15)
+def _values(heads: int) -> Any:
+    """(p, v, wide, first, some, all_, keys, shift, reach, o, o_step): o = (weights @ values) * new + o * old for some heads. What a query
+    does not see does not even add zero."""
+    columns = _COLUMNS // heads
+    update, update_seen, merge = rows_fma(heads), rows_fma_seen(heads), rows_merge(heads)
 
-
-@helper
-def _values_seen(p: int, v: int, wide: int, keys: int, shift: int, reach: int, new: Any, old: Any, o: int) -> None:
-    """The same for a tile that some queries don't see, or see in part: what is hidden does not even add zero."""
-    for i in range(0, wide, _COLUMNS):
-        acc = _start()
-        at = v + 4 * i
+    @helper
+    def values(p: int, v: int, wide: int, first: int, some: int, all_: int, keys: int, shift: int, reach: int, o: int, o_step: int) -> None:
+        queries, seen = _lanes(shift, shift + TILE - 1 + reach), p + TILE * _ROW + 2 * _ROW
         for k in range(keys):
-            acc = tile_fma_between(acc, ld_f(p + _ROW * k), at, 4, k + shift, k + shift + reach)
-            at += 4 * wide
-        tile_merge(acc, new, old, o + _ROW * i, shift, shift + TILE - 1 + reach)
+            if k < some or k >= all_:
+                st_i64(seen + 8 * k, _lanes(k + shift, k + shift + reach))
+        for i in range(0, wide, columns):
+            acc = _start()
+            at = v + i // 16 * (64 * TILE) + i % 16 * 4
+            for k in range(first, some):
+                acc = update_seen(acc, p + _ROW * k, _S, at + 64 * k, ld_i64(seen + 8 * k))
+            for k in range(some, all_):
+                acc = update(acc, p + _ROW * k, _S, at + 64 * k)
+            for k in range(all_, keys):
+                acc = update_seen(acc, p + _ROW * k, _S, at + 64 * k, ld_i64(seen + 8 * k))
+            merge(acc, p + TILE * _ROW, _S, o + _ROW * i, o_step, queries)
+
+    return values
 
 
 @helper
-def _step(q: int, d: int, k: int, v: int, keys: int, shift: int, reach: int, whole: bool, s: int, ml: int, o: int) -> None:
-    """One head meets one tile of keys. ml: maximum and sum so far; o: [d][16 queries] output so far."""
-    wide = (d + 15) // 16 * 16
-    _scores(q, k, d, keys, s)
-    if not whole:
-        _hide(s, keys, shift, reach)
+def _weigh(s: int, ml: int) -> None:
+    """Scores of a head to weights, its maximum and sum at ml brought up to date; what the tile's outputs and those before are multiplied
+    with to where the softmax has its sums."""
     new_m, new_l = _softmax(s, s + TILE * _ROW)
     m = ld_f(ml)
     top = vmax(m, new_m)
-    old, new = vexp(m - top), vexp(new_m - top)
+    old, new = decay(m - top), decay(new_m - top)
     st_f(ml, top)
     st_f(ml + _ROW, fma(new_l, new, ld_f(ml + _ROW) * old))
-    if whole:
-        _values(s, v, wide, new, old, o)
-    else:
-        _values_seen(s, v, wide, keys, shift, reach, new, old, o)
+    st_f(s + TILE * _ROW, new)
+    st_f(s + TILE * _ROW + _ROW, old)
+
+
+def _step(heads: int) -> Any:
+    """(q, d, k, v, rows, keys, shift, reach, s, ahead): some heads meet one tile of keys. q: queries of the first, then its state."""
+    scores, values = _scores(heads), _values(heads)
+
+    @helper
+    def step(q: int, d: int, k: int, v: int, rows: int, keys: int, shift: int, reach: int, s: int, ahead: int) -> None:
+        wide = (d + 15) // 16 * 16
+        step, ml = _head_bytes(wide), q + _ROW * wide
+        first = max(0, -shift - reach)
+        some = min(max(first, rows - 1 - shift - reach), keys)
+        all_ = min(max(some, 1 - shift), keys)
+        scores(q, step, k, d, first, keys, s, ahead)
+        for h in range(heads):
+            if some > 0 or all_ < TILE:
+                _hide(s + h * _S, first, some, all_, keys, shift, reach)
+            _weigh(s + h * _S, ml + h * step)
+        values(s, v, wide, first, some, all_, keys, shift, reach, ml + 2 * _ROW, step)
+
+    return step
+
+
+@helper
+def _head_bytes(wide: int) -> Any:
+    """From one head's queries and state to the next's."""
+    return _ROW * (2 * wide + 2)
+
+
+_step1, _step2 = _step(1), _step(_HEADS_AT_ONCE)
 
 
 @helper
@@ -165,20 +223,25 @@ def _piece(args: int, tile: int, g: int, scratch: int) -> None:
     d, group, window = ld_i64(args + _HEAD_DIM), ld_i64(args + _HEADS) // ld_i64(args + _KV_HEADS), ld_i64(args + _WINDOW)
     wide = (d + 15) // 16 * 16
     rows, pos, pages = ld_i64(tile + 8), ld_i64(tile + 16), ld_i64(tile + 24)
-    s, k = scratch, scratch + (TILE + 16) * _ROW
+    offset = ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * wide)
+    s, k = scratch, scratch + _HEADS_AT_ONCE * _S
     v = k + 4 * TILE * wide
     qs = v + 4 * TILE * wide
-    step = _ROW * (2 * wide + 2)
+    step = _head_bytes(wide)
     reach = window - 1 if window > 0 else 1 << 40
     _begin(args, tile, g, d, wide, group, scratch, qs)
-    for t in range(max(0, pos - reach) // TILE, (pos + rows - 1) // TILE + 1):
+    last = (pos + rows - 1) // TILE
+    for t in range(max(0, pos - reach) // TILE, last + 1):
         start = t * TILE
         keys = min(TILE, pos + rows - start)
-        _widen(ld_i64(pages + 8 * t) + ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * wide), wide, keys, k, v)
-        whole = start + TILE - 1 <= pos and start >= pos + rows - 1 - reach
-        for h in range(group):
-            ml = qs + h * step + _ROW * wide
-            _step(qs + h * step, d, k, v, keys, start - pos, reach, whole, s, ml, ml + 2 * _ROW)
+        _widen(ld_i64(pages + 8 * t) + offset, wide, keys, k, v)
+        h, ahead = 0, ld_i64(pages + 8 * min(t + 1, last)) + offset
+        while h + _HEADS_AT_ONCE <= group:
+            _step2(qs + h * step, d, k, v, rows, keys, start - pos, reach, s, ahead)
+            h += _HEADS_AT_ONCE
+        while h < group:
+            _step1(qs + h * step, d, k, v, rows, keys, start - pos, reach, s, ahead)
+            h += 1
     out = ld_i64(args + _OUT) + ld_i64(tile) * ld_i64(args + _OUT_STRIDE) + 4 * g * group * d
     for h in range(group):
         ml = qs + h * step + _ROW * wide

@@ -15,17 +15,17 @@ Floats = NDArray[np.float32]
 Function = Callable[[Floats], Floats]
 
 
-@pytest.fixture(scope="module")
-def exp() -> Function:
-    """vexp of an array."""
-    from localllm.backends.cpu.kernels.maths import vexp
+def _of_array(name: str) -> Function:
+    from localllm.backends.cpu.kernels import maths
     from localllm.backends.cpu.kernels.vec import ld_f, st_f
+
+    function = getattr(maths, name)
 
     def run(x: int, out: int, n: int, thread: int) -> None:
         for i in range(0, 4 * n, 64):
-            st_f(out + i, vexp(ld_f(x + i)))
+            st_f(out + i, function(ld_f(x + i)))
 
-    entry = jit(run, "exp_of_array")
+    entry = jit(run, f"{name}_of_array")
 
     def apply(x: Floats) -> Floats:
         padded = np.zeros(-(-len(x) // 16) * 16, np.float32)
@@ -35,6 +35,32 @@ def exp() -> Function:
         return out[: len(x)]
 
     return apply
+
+
+@pytest.fixture(scope="module")
+def exp() -> Function:
+    """vexp of an array."""
+    return _of_array("vexp")
+
+
+@pytest.fixture(scope="module")
+def decay() -> Function:
+    """decay of an array."""
+    return _of_array("decay")
+
+
+def test_decay_is_accurate_beside_one(decay: Function) -> None:
+    x = np.concatenate([np.linspace(-100, 0, 400_001), np.linspace(-1, 0, 200_001), -np.logspace(-40, 0, 4001)]).astype(np.float32)
+    expected = np.exp(x.astype(np.float64))
+    assert np.max(np.abs(decay(x) - expected)) < 2e-7
+    seen = x > -87
+    assert np.max(np.abs(decay(x) / expected - 1)[seen]) < 2e-6
+
+
+def test_decay_of_special_values(decay: Function) -> None:
+    x = np.array([0, -0.0, -87.8, -88, -104, -1e30, -np.inf, np.nan, -np.nan], np.float32)
+    np.testing.assert_array_equal(decay(x), np.array([1, 1, 0, 0, 0, 0, 0, np.nan, np.nan], np.float32))
+    assert not np.any(np.signbit(decay(x[:7])))
 
 
 def test_exp_is_accurate(exp: Function) -> None:
