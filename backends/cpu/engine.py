@@ -24,6 +24,8 @@ from localllm.model.program import Attend, Program, Rope
 from localllm.model.rope import cos_sin
 
 _MAX_ROPES = 4
+_BATCH, _WANTED, _BOTH = range(3)
+"""Parts of a Program: on all rows, on wanted rows, and one after the other, which saves a job where both are of one column tile."""
 
 
 class Engine:
@@ -44,7 +46,8 @@ class Engine:
         self._profile: dict[str, float] | None = None
         self._lines: list[PagedLine] = []
         lowering = Lowering(program, weights, self._buffers, self._ropes)
-        rows = {(part, n): lowering.rows(part, n) for part in (0, 1) for n in COLUMNS}
+        rows = {(part, n): lowering.rows(part, n) for part in (_BATCH, _WANTED) for n in COLUMNS}
+        rows |= {(_BOTH, n): [*rows[_BATCH, n], *rows[_WANTED, n]] for n in COLUMNS if n < MANY}
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)
         self._tapes = {key: assemble(tape, addresses) for key, tape in rows.items()}
         self._jobs = {key: Job(tape.rows, tape.counters, self._buffers.state, tape.pace) for key, tape in self._tapes.items()}
@@ -61,10 +64,7 @@ class Engine:
         lines = self._lines = self._check(batch)
         for chunk, line in zip(batch, lines, strict=True):
             line.reserve(len(chunk.tokens))
-        total = self._fill(batch, lines)
-        if total:
-            self._run(0, total)
-        logits = self._results(_wanted(batch))
+        logits = self._compute(self._fill(batch, lines), _wanted(batch))
         for chunk, line in zip(batch, lines, strict=True):
             line.advance(len(chunk.tokens))
         return Outputs(_by_chunk(logits, batch))
@@ -118,23 +118,27 @@ class Engine:
     def _factors(self, rope: Rope) -> NDArray[np.float32] | None:
         return None if rope.factors is None else self._weights.vectors[rope.factors][: rope.dim // 2]
 
+    def _compute(self, rows: int, wanted: Sequence[int]) -> Float:
+        """Logits of wanted rows of a batch, the caller's own."""
+        if wanted and rows <= MANY and column_tile(rows) == column_tile(len(wanted)):
+            return self._some(wanted, _BOTH, rows).copy()
+        if rows:
+            self._run(_BATCH, rows)
+        return self._results(wanted)
+
     def _results(self, wanted: Sequence[int]) -> Float:
-        """Logits of rows of the batch, the caller's own."""
         step = len(self._logits)
-        if len(wanted) <= step:
-            return self._some(wanted).copy()
         logits = np.empty((len(wanted), self._program.vocab), np.float32)
         for first in range(0, len(wanted), step):
             some = wanted[first : first + step]
-            logits[first : first + len(some)] = self._some(some)
+            logits[first : first + len(some)] = self._some(some, _WANTED, len(some))
         return logits
 
-    def _some(self, wanted: Sequence[int]) -> Float:
+    def _some(self, wanted: Sequence[int], part: int, rows: int) -> Float:
         """Logits of a few rows, where they are computed."""
-        if wanted:
-            self._tables.put_wanted(wanted)
-            self._buffers.set_count(WANTED, len(wanted))
-            self._run(1, len(wanted))
+        self._tables.put_wanted(wanted)
+        self._buffers.set_count(WANTED, len(wanted))
+        self._run(part, rows)
         return self._logits[: len(wanted)]
 
     def _run(self, part: int, rows: int) -> None:
