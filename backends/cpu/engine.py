@@ -54,6 +54,10 @@ class Engine:
         self._crews = {key: Crew(threads) for key in rows}
         weights.loading.wait(progress)
 
+    def check(self) -> None:
+        """Raises BackendError in a forked child."""
+        self._team.check()
+
     def settle(self) -> None:
         """End what an interrupt has left of a call: it works on the tables that the next one fills."""
         self._team.settle()
@@ -62,8 +66,6 @@ class Engine:
         """Append every chunk to its line and compute what is wanted; seconds by kernels are added up in ``profile``."""
         self._profile = profile
         lines = self._lines = self._check(batch)
-        for chunk, line in zip(batch, lines, strict=True):
-            line.reserve(len(chunk.tokens))
         logits = self._compute(self._fill(batch, lines), _wanted(batch))
         for chunk, line in zip(batch, lines, strict=True):
             line.advance(len(chunk.tokens))
@@ -92,6 +94,7 @@ class Engine:
         runs: list[tuple[int, int, int, int]] = []
         for chunk, line in zip(batch, lines, strict=True):
             n, length = len(chunk.tokens), line.length
+            line.reserve(n)
             self._tables.put(at, chunk.tokens, length, line.address)
             runs.append((at, n, length, line.address))
             at, longest = at + n, max(longest, length + n)

@@ -105,7 +105,7 @@ class Team:
 
         Signals are looked for at least every quarter of a second; an exception from a handler ends the job between two rows.
         """
-        self._check()
+        self.check()
         with self._lock:
             self._settle()
             threads = min(threads, 1 + self._recruit(threads - 1))
@@ -121,7 +121,7 @@ class Team:
 
     def settle(self) -> None:
         """Give up what an interrupt left of a job. Raises BackendError in a forked child."""
-        self._check()
+        self.check()
         with self._lock:
             self._settle()
 
@@ -133,7 +133,8 @@ class Team:
             self._rows(self._at, row, end, 0)
             row = end
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises BackendError in a forked child."""
         if self._dead:
             raise BackendError("this process was forked from one that had loaded a model; load models after the fork")
 

@@ -63,8 +63,8 @@ class Few(NamedTuple):
         if len(self.ids) == 1:
             return self.ids[0]
         # Of two pairs the one with the larger first number is the larger, and of equal ones that with the lower id.
-        noisy = [(logit + noise.of_one(place, token), -token) for logit, token in zip(self.logits, self.ids, strict=True)]
-        return -max(noisy)[1]
+        added = noise.of_few(place, self.ids)
+        return -max([(logit + one, -token) for logit, one, token in zip(self.logits, added, self.ids, strict=True)])[1]
 
 
 def _rounded(values: Iterable[float]) -> array[float]:

@@ -8,6 +8,7 @@ probabilities (Gumbel 1954; Maddison et al. 2014). The noise comes from a counte
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = 2**64 - 1
+_HANDFUL = 32
 _ONE, _STEP, _A, _B, _11, _27, _30, _31 = (np.uint64(n) for n in (1, _GOLDEN, _FIRST, _SECOND, 11, 27, 30, 31))
 
 
@@ -41,10 +43,13 @@ def gumbel(place: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
     return noise
 
 
-def of_one(place: int, token: int) -> float:
-    """Noise of one token id: as ``gumbel``, in Python's numbers, which are faster for a handful."""
-    bits = _mix(place + (token + 1) * _GOLDEN)
-    return -math.log(-math.log(((bits >> 11) + 0.5) * 2.0**-53))
+def of_few(place: int, ids: Sequence[int]) -> list[float]:
+    """Noise of these token ids: ``gumbel`` but for roundings of logarithms. A handful is faster in Python's numbers."""
+    if len(ids) > _HANDFUL:
+        many: list[float] = gumbel(place, np.array(ids)).tolist()
+        return many
+    found = [_mix(place + (token + 1) * _GOLDEN) for token in ids]
+    return [-math.log(-math.log(((bits >> 11) + 0.5) * 2.0**-53)) for bits in found]
 
 
 def _mix(value: int) -> int:

@@ -44,11 +44,10 @@ class State:
     def after(self, tokens: Sequence[int]) -> State:
         """The state once these tokens are in the line too."""
         # Not dataclasses.replace, which takes ten times as long, for every token.
-        return State(self.chain, self.seed, self.completion, self.count + len(tokens), self._window(tokens), self.last_n)
+        recent = self._window(tokens) if self.last_n else ()
+        return State(self.chain, self.seed, self.completion, self.count + len(tokens), recent, self.last_n)
 
     def _window(self, tokens: Sequence[int]) -> tuple[int, ...]:
-        if self.last_n == 0:
-            return ()
         known = (*self.recent, *tokens)
         return known if self.last_n < 0 else known[-self.last_n :]
 
