@@ -47,7 +47,7 @@ class Engine:
         self._lines: list[PagedLine] = []
         lowering = Lowering(program, weights, self._buffers, self._ropes)
         rows = {(part, n): lowering.rows(part, n) for part in (_BATCH, _WANTED) for n in COLUMNS}
-        rows |= {(_BOTH, n): [*rows[_BATCH, n], *rows[_WANTED, n]] for n in COLUMNS if n < FEW}
+        rows |= {(_BOTH, n): [*rows[_BATCH, n], *rows[_WANTED, n]] for n in COLUMNS if n <= FEW}
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)
         self._tapes = {key: assemble(tape, addresses) for key, tape in rows.items()}
         self._jobs = {key: Job(tape.rows, tape.counters, self._buffers.state, tape.pace) for key, tape in self._tapes.items()}
