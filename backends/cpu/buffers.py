@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from localllm.backends.cpu.arena import Arena, words
 from localllm.backends.cpu.arguments import few_scratch, many_scratch, partial_bytes, rope_scratch, route_scratch
 from localllm.backends.cpu.layout import FEW, GROUP, LAYOUTS, MANY, SPAN, activation_bytes, padded
-from localllm.backends.cpu.records import QUERIES, SCRATCH, SCRATCH_BYTES, STATE_WORDS
+from localllm.backends.cpu.records import (
+    KEY_TILES,
+    NQ,
+    PAGES,
+    PARTIALS,
+    POSITIONS,
+    QUERIES,
+    QUERY_TILES,
+    SCRATCH,
+    SCRATCH_BYTES,
+    STATE_WORDS,
+    TOKENS,
+    WANT,
+)
 from localllm.backends.cpu.weights import Matrix, Weights
 from localllm.model.program import Attend, Last, Linear, MoE, Program
 
@@ -126,24 +141,50 @@ def _scratch(program: Program, weights: Weights) -> int:
 
 
 class Tables:
-    """The per-call tables of a batch of at most ``batch`` rows, and the scratch of attention over few rows."""
+    """The per-call tables of a batch of at most ``batch`` rows, and the scratch of attention over few rows. ``state`` names them.
 
-    def __init__(self, program: Program, batch: int) -> None:
+    Between two tokens caches are cold, and NumPy takes a microsecond and more for anything: one row is written word by word.
+    """
+
+    def __init__(self, program: Program, batch: int, state: NDArray[np.int64]) -> None:
         rows = padded(batch, MANY)
-        self.tokens, self.positions, self.pages, self.want = (words(rows) for _ in range(4))
-        self.query_tiles = words(4 * rows).reshape(rows, 4)
+        self._state = state
+        self._tokens, self._positions, self._pages, self._want = (words(rows) for _ in range(4))
+        self._query_tiles = words(4 * rows).reshape(rows, 4)
+        for word, table in ((TOKENS, self._tokens), (POSITIONS, self._positions), (PAGES, self._pages), (WANT, self._want)):
+            state[word] = table.ctypes.data
+        state[QUERY_TILES] = self._query_tiles.ctypes.data
         attends = [op for op in program.ops if isinstance(op, Attend)]
         self._partial = max((op.heads * partial_bytes(op.head_dim) for op in attends), default=0)
-        self.key_tiles = 0
-        self.partials = words(8)
+        self._key_tiles = 0
+
+    def put(self, first: int, tokens: Sequence[int], position: int, table: int) -> None:
+        """The rows of one line, from row ``first`` of the batch on."""
+        n = len(tokens)
+        if n == 1:
+            self._tokens[first], self._positions[first], self._pages[first] = tokens[0], position, table
+        else:
+            self._tokens[first : first + n] = tokens
+            self._positions[first : first + n] = np.arange(position, position + n)
+            self._pages[first : first + n] = table
+
+    def put_tiles(self, runs: Iterable[tuple[int, int, int, int]]) -> None:
+        """The rows of every line, QUERIES at a time: first row, how many, the first's position, the line's page table."""
+        tiles = [(first + i, min(QUERIES, n - i), at + i, table) for first, n, at, table in runs for i in range(0, n, QUERIES)]
+        self._query_tiles[: len(tiles)] = tiles
+        self._state[NQ] = len(tiles)
+
+    def put_wanted(self, rows: Sequence[int]) -> None:
+        """The rows of the batch that are wanted."""
+        if len(rows) == 1:
+            self._want[0] = rows[0]
+        else:
+            self._want[: len(rows)] = rows
 
     def grow_partials(self, key_tiles: int) -> None:
         """Make room for so many key tiles in every head of FEW rows."""
-        if key_tiles > self.key_tiles:
-            self.key_tiles = padded(key_tiles, 16)
-            self.partials = words(FEW * self.key_tiles * self._partial // 8)
-
-
-def query_tiles(first: int, count: int, position: int, table: int) -> list[tuple[int, int, int, int]]:
-    """The rows of one line, QUERIES at a time."""
-    return [(first + i, min(QUERIES, count - i), position + i, table) for i in range(0, count, QUERIES)]
+        if key_tiles > self._key_tiles:
+            self._key_tiles, size = 0, padded(key_tiles, 16)  # none until all is in place: an interrupt may fall between any two lines
+            self._partials = words(FEW * size * self._partial // 8)
+            self._state[PARTIALS], self._state[KEY_TILES] = self._partials.ctypes.data, size
+            self._key_tiles = size

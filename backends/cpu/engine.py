@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localllm.backends.base import Chunk, Float, Options, Outputs, Progress
-from localllm.backends.cpu.buffers import WANTED_ROWS, Buffers, Tables, query_tiles
+from localllm.backends.cpu.buffers import WANTED_ROWS, Buffers, Tables
 from localllm.backends.cpu.crew import Crew
 from localllm.backends.cpu.kernel_cache import kernels
 from localllm.backends.cpu.layout import FEW
-from localllm.backends.cpu.lower import COLUMNS, Lowering, assemble, column_tile
+from localllm.backends.cpu.lower import COLUMNS, Lowering, Tape, assemble, column_tile
 from localllm.backends.cpu.pages import PagedLine, Pool, layer_offsets
-from localllm.backends.cpu.records import (
-    KEY_TILES,
-    NQ,
-    PAGES,
-    PARTIALS,
-    POSITIONS,
-    QUERY_TILES,
-    ROPES,
-    ROWS,
-    TILE,
-    TOKENS,
-    WANT,
-    WANTED,
-)
+from localllm.backends.cpu.records import ROPES, ROWS, TILE, WANTED
 from localllm.backends.cpu.threads import Job, Stopwatch, team
 from localllm.backends.cpu.weights import Weights
 from localllm.errors import BackendError, UnsupportedError
@@ -37,6 +24,8 @@ from localllm.model.program import Attend, Program, Rope
 from localllm.model.rope import cos_sin
 
 _MAX_ROPES = 4
+_BATCH, _WANTED, _BOTH = range(3)
+"""Parts of a Program: on all rows, on wanted rows, and one after the other, which saves a job where both are of one column tile."""
 
 
 class Engine:
@@ -48,18 +37,26 @@ class Engine:
         if len(self._ropes) > _MAX_ROPES:
             raise UnsupportedError(f"the model rotates in {len(self._ropes)} ways; the cpu backend holds {_MAX_ROPES}")
         self._buffers = Buffers(program, weights, options.batch, threads)
-        self._tables = Tables(program, options.batch)
+        self._tables = Tables(program, options.batch, self._buffers.state)
+        self._rotated = 0
         self._rope_tables = [np.zeros((0, rope.dim), np.float32) for rope in self._ropes]
+        self._logits = self._buffers.rows(program.result, min(WANTED_ROWS, options.batch), program.vocab)
         self._team = team()
         self.pool = Pool(layer_offsets(program)[1])
         self._profile: dict[str, float] | None = None
         self._lines: list[PagedLine] = []
         lowering = Lowering(program, weights, self._buffers, self._ropes)
-        rows = {(part, n): lowering.rows(part, n) for part in (0, 1) for n in COLUMNS}
+        rows = {(part, n): lowering.rows(part, n) for part in (_BATCH, _WANTED) for n in COLUMNS}
+        rows |= {(_BOTH, n): [*rows[_BATCH, n], *rows[_WANTED, n]] for n in COLUMNS if n <= FEW}
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)
         self._tapes = {key: assemble(tape, addresses) for key, tape in rows.items()}
+        self._jobs = {key: Job(tape.rows, tape.counters, self._buffers.state, tape.pace) for key, tape in self._tapes.items()}
         self._crews = {key: Crew(threads) for key in rows}
         weights.loading.wait(progress)
+
+    def check(self) -> None:
+        """Raises BackendError in a forked child."""
+        self._team.check()
 
     def settle(self) -> None:
         """End what an interrupt has left of a call: it works on the tables that the next one fills."""
@@ -69,17 +66,10 @@ class Engine:
         """Append every chunk to its line and compute what is wanted; seconds by kernels are added up in ``profile``."""
         self._profile = profile
         lines = self._lines = self._check(batch)
-        for chunk, line in zip(batch, lines, strict=True):
-            line.reserve(len(chunk.tokens))
-        total = self._fill(batch, lines)
-        if total:
-            self._run(0, total)
-        wanted = self._wanted(batch)
-        logits = self._results(wanted)
+        logits = self._compute(self._fill(batch, lines), _wanted(batch))
         for chunk, line in zip(batch, lines, strict=True):
             line.advance(len(chunk.tokens))
-        ends = np.cumsum([0, *(len(chunk.want.rows) for chunk in batch)])
-        return Outputs([logits[first:last] for first, last in pairwise(ends)])
+        return Outputs(_by_chunk(logits, batch))
 
     def _check(self, batch: Sequence[Chunk]) -> list[PagedLine]:
         total = sum(len(chunk.tokens) for chunk in batch)
@@ -91,83 +81,93 @@ class Engine:
             if not isinstance(line, PagedLine) or line.closed or line.pool is not self.pool or line in lines:
                 raise BackendError("a chunk's line is closed, of another session, or twice in the batch")
             lines.append(line)
-            bad = next((t for t in chunk.tokens if not 0 <= t < self._program.vocab), None)
-            if bad is not None:
-                raise BackendError(f"token {bad} is not in the vocabulary of {self._program.vocab}")
-            if any(not 0 <= row < len(chunk.tokens) for row in chunk.want.rows):
+            bad = [token for token in chunk.tokens if not 0 <= token < self._program.vocab]
+            if bad:
+                raise BackendError(f"token {bad[0]} is not in the vocabulary of {self._program.vocab}")
+            if [row for row in chunk.want.rows if not 0 <= row < len(chunk.tokens)]:
                 raise BackendError(f"wanted rows {list(chunk.want.rows)} of a chunk of {len(chunk.tokens)} tokens")
         return lines
 
     def _fill(self, batch: Sequence[Chunk], lines: Sequence[PagedLine]) -> int:
         """The tables of this call; how many rows there are."""
-        t, at = self._tables, 0
-        tiles: list[tuple[int, int, int, int]] = []
+        at, longest = 0, 0
+        runs: list[tuple[int, int, int, int]] = []
         for chunk, line in zip(batch, lines, strict=True):
-            n = len(chunk.tokens)
-            t.tokens[at : at + n] = chunk.tokens
-            t.positions[at : at + n] = np.arange(line.length, line.length + n)
-            t.pages[at : at + n] = line.table.ctypes.data
-            tiles += query_tiles(at, n, line.length, line.table.ctypes.data)
-            at += n
-        t.query_tiles[: len(tiles)] = np.array(tiles, np.int64).reshape(-1, 4)
-        longest = max((line.length + len(chunk.tokens) for chunk, line in zip(batch, lines, strict=True)), default=0)
-        self._grow_ropes(longest)
-        if at <= FEW:
-            t.grow_partials(-(-longest // TILE))
-        self._point(at, len(tiles))
+            n, length = len(chunk.tokens), line.length
+            line.reserve(n)
+            self._tables.put(at, chunk.tokens, length, line.address)
+            runs.append((at, n, length, line.address))
+            at, longest = at + n, max(longest, length + n)
+        if at > FEW:
+            self._tables.put_tiles(runs)
+        else:
+            self._tables.grow_partials(-(-longest // TILE))
+        if longest > self._rotated:
+            self._grow_ropes(longest)
+        self._buffers.set_count(ROWS, at)
         return at
-
-    def _point(self, rows: int, tiles: int) -> None:
-        t, state = self._tables, self._buffers.state
-        self._buffers.set_count(ROWS, rows)
-        state[NQ], state[KEY_TILES] = tiles, t.key_tiles
-        for word, table in (
-            (TOKENS, t.tokens),
-            (POSITIONS, t.positions),
-            (PAGES, t.pages),
-            (QUERY_TILES, t.query_tiles),
-            (PARTIALS, t.partials),
-        ):
-            state[word] = table.ctypes.data
-        for i, rope in enumerate(self._rope_tables):
-            state[ROPES + i] = rope.ctypes.data
 
     def _grow_ropes(self, positions: int) -> None:
         """A row of cosines and sines depends on its position alone, so tables grow without changing."""
+        self._rotated = 0  # until all is in place: an interrupt may fall between any two lines
         for i, rope in enumerate(self._ropes):
             have = len(self._rope_tables[i])
             if positions > have:
                 more = max(positions, 2 * have, 256) - have
                 self._rope_tables[i] = np.concatenate([self._rope_tables[i], cos_sin(rope, self._factors(rope), have, more)])
+            self._buffers.state[ROPES + i] = self._rope_tables[i].ctypes.data
+        self._rotated = min((len(table) for table in self._rope_tables), default=positions)
 
     def _factors(self, rope: Rope) -> NDArray[np.float32] | None:
         return None if rope.factors is None else self._weights.vectors[rope.factors][: rope.dim // 2]
 
-    def _wanted(self, batch: Sequence[Chunk]) -> list[int]:
-        out, at = [], 0
-        for chunk in batch:
-            out += [at + row for row in chunk.want.rows]
-            at += len(chunk.tokens)
-        return out
+    def _compute(self, rows: int, wanted: Sequence[int]) -> Float:
+        """Logits of wanted rows of a batch, the caller's own."""
+        if wanted and rows <= FEW and column_tile(rows) == column_tile(len(wanted)):
+            return self._some(wanted, _BOTH, rows).copy()
+        if rows:
+            self._run(_BATCH, rows)
+        return self._results(wanted)
 
     def _results(self, wanted: Sequence[int]) -> Float:
-        """Logits of rows of the batch."""
+        step = len(self._logits)
         logits = np.empty((len(wanted), self._program.vocab), np.float32)
-        step = min(WANTED_ROWS, self._options.batch)
         for first in range(0, len(wanted), step):
             some = wanted[first : first + step]
-            self._tables.want[: len(some)] = some
-            self._buffers.set_count(WANTED, len(some))
-            self._buffers.state[WANT] = self._tables.want.ctypes.data
-            self._run(1, len(some))
-            logits[first : first + len(some)] = self._buffers.rows(self._program.result, len(some), self._program.vocab)
+            logits[first : first + len(some)] = self._some(some, _WANTED, len(some))
         return logits
+
+    def _some(self, wanted: Sequence[int], part: int, rows: int) -> Float:
+        """Logits of a few rows, where they are computed."""
+        self._tables.put_wanted(wanted)
+        self._buffers.set_count(WANTED, len(wanted))
+        self._run(part, rows)
+        return self._logits[: len(wanted)]
 
     def _run(self, part: int, rows: int) -> None:
         key = part, column_tile(rows)
-        tape, crew = self._tapes[key], self._crews[key]
-        pace = tape.pace if self._profile is None else Stopwatch(tape.pace, tape.kinds, self._profile)
+        crew = self._crews[key]
+        job = self._jobs[key] if self._profile is None else self._timed(self._tapes[key], self._profile)
         started, computed = time.perf_counter(), time.thread_time()
-        self._team.run(Job(tape.rows, tape.counters, self._buffers.state, pace, rows, (self, tape, self._lines)), crew.size)
+        self._team.run(job, rows, crew.size, (self, self._lines))
         if rows <= FEW:  # longer jobs differ in length, and their rows are long enough for threads to take turns
             crew.took(time.perf_counter() - started, time.thread_time() - computed)
+
+    def _timed(self, tape: Tape, profile: dict[str, float]) -> Job:
+        return Job(tape.rows, tape.counters, self._buffers.state, Stopwatch(tape.pace, tape.kinds, profile))
+
+
+def _wanted(batch: Sequence[Chunk]) -> list[int]:
+    """Wanted rows, counted from the start of the batch."""
+    out, at = [], 0
+    for chunk in batch:
+        out += [at + row for row in chunk.want.rows]
+        at += len(chunk.tokens)
+    return out
+
+
+def _by_chunk(logits: Float, batch: Sequence[Chunk]) -> list[Float]:
+    if len(batch) == 1:
+        return [logits]
+    ends = list(accumulate(len(chunk.want.rows) for chunk in batch))
+    return [logits[end - len(chunk.want.rows) : end] for chunk, end in zip(batch, ends, strict=True)]

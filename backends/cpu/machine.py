@@ -53,5 +53,5 @@ class Meter:
         record = PEAK.fill(memory=self._memory.ctypes.data, piece=_PIECE, pieces=pieces, rounds=_ROUNDS)
         tape = assemble([Row(kernel, record, [], [])], kernels().addresses([kernel]))
         started = time.perf_counter()
-        team().run(Job(tape.rows, tape.counters, self._state, tape.pace, 1, (self, tape)), self._threads)
+        team().run(Job(tape.rows, tape.counters, self._state, tape.pace), 1, self._threads, (self, tape))
         return time.perf_counter() - started

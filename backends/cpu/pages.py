@@ -68,6 +68,8 @@ class PagedLine:
         self.pool = pool
         self._pages: list[Page] = []
         self.table = words(16)
+        self.address = self.table.ctypes.data
+        """Of the table."""
         self._length = 0
         self.closed = False
 
@@ -93,7 +95,7 @@ class PagedLine:
             if len(self._pages) > len(self.table):
                 table = words(2 * len(self.table))
                 table[: len(self.table)] = self.table
-                self.table = table
+                self.table, self.address = table, table.ctypes.data
         else:
             self._pages[index] = page
         self.table[index] = page.memory.ctypes.data

@@ -43,7 +43,7 @@ class CpuSession:
 
         Raises BackendError for what no batch can be, before anything is computed.
         """
-        self._open().settle()  # before the lock: in a forked child nobody will ever open it, and this says so
+        self._open().check()  # before the lock: in a forked child nobody will ever open it, and this says so
         with self._lock:
             engine = self._open()
             engine.settle()

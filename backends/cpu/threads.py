@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from localllm.backends.cpu.arena import words
 from localllm.backends.cpu.kernel_cache import KernelId, kernels
-from localllm.backends.cpu.records import DONE, SYNC_WORDS, THREADS, WORKERS
+from localllm.backends.cpu.records import DONE, JOB_TAPE, JOB_THREADS, SYNC_WORDS, THREADS, WORKERS
 from localllm.errors import BackendError
 
 KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
@@ -72,17 +71,15 @@ def _granted(group: Path) -> float:
     return _MANY
 
 
-@dataclass(frozen=True, slots=True)
 class Job:
-    """A tape to walk: its rows (four words each, the last with a barrier), their work counters, the state, how it is cut, and how many rows
-    the batch has. ``keep``: whatever else its addresses name."""
+    """A tape to walk, as often as one likes: its rows (the last with a barrier), their work counters, the state, and how it is cut."""
 
-    rows: NDArray[np.int64]
-    counters: NDArray[np.int64]
-    state: NDArray[np.int64]
-    pace: Pace
-    work: int
-    keep: object = None
+    def __init__(self, rows: NDArray[np.int64], counters: NDArray[np.int64], state: NDArray[np.int64], pace: Pace) -> None:
+        self.rows, self.counters, self.state, self.pace = rows, counters, state, pace
+        self.words = words(8)
+        """What is posted: tape, rows, state, threads. Addresses are asked for once, since NumPy takes microseconds to tell one."""
+        self.words[:3] = rows.ctypes.data, len(rows), state.ctypes.data
+        self.address = self.words.ctypes.data
 
 
 class Team:
@@ -95,69 +92,71 @@ class Team:
     def __init__(self) -> None:
         found = kernels().addresses(_EXECUTOR)
         self._post, self._rows, self._leave, self._serve = (KERNEL(found[i]) for i in _EXECUTOR)
-        self._sync = words(SYNC_WORDS)
+        memory = words(SYNC_WORDS)
+        self._at, self._sync = memory.ctypes.data, memory.data
         self._sync[DONE] = -1
-        self._words = words(8)
-        self._job: Job | None = None
+        self._job: tuple[Job, object] | None = None
         self._started = 0
         self._lock = threading.Lock()
         self._dead = False
 
-    def run(self, job: Job, threads: int) -> None:
-        """Walk a tape with at most so many threads, this one among them.
+    def run(self, job: Job, work: int, threads: int, keep: object) -> None:
+        """Walk a tape for ``work`` rows with at most so many threads, this one among them. ``keep``: whatever its addresses name.
 
         Signals are looked for at least every quarter of a second; an exception from a handler ends the job between two rows.
         """
-        self._check()
+        self.check()
         with self._lock:
             self._settle()
             threads = min(threads, 1 + self._recruit(threads - 1))
-            job.counters[:] = 0
-            job.state[THREADS] = threads
-            self._job = job
-            self._words[:4] = job.rows.ctypes.data, len(job.rows), job.state.ctypes.data, threads
+            job.counters.fill(0)
+            job.state[THREADS] = job.words[JOB_THREADS - JOB_TAPE] = threads
+            self._job = job, keep
             started = time.perf_counter()
             try:
-                self._walk(job)
+                self._walk(job, work)
             finally:
                 self._settle()
-            job.pace.took(time.perf_counter() - started, job.work)
+            job.pace.took(time.perf_counter() - started, work)
 
     def settle(self) -> None:
         """Give up what an interrupt left of a job. Raises BackendError in a forked child."""
-        self._check()
+        self.check()
         with self._lock:
             self._settle()
 
-    def _walk(self, job: Job) -> None:
-        sync, row = self._sync.ctypes.data, 0
-        self._post(sync, self._words.ctypes.data, 0, 0)
-        while row < len(job.rows):
-            end = job.pace.next(row, job.work)
-            self._rows(sync, row, end, 0)
+    def _walk(self, job: Job, work: int) -> None:
+        row, rows = 0, len(job.rows)
+        self._post(self._at, job.address, 0, 0)
+        while row < rows:
+            end = job.pace.next(row, work)
+            self._rows(self._at, row, end, 0)
             row = end
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises BackendError in a forked child."""
         if self._dead:
             raise BackendError("this process was forked from one that had loaded a model; load models after the fork")
 
     def _settle(self) -> None:
         if self._sync[DONE] >= 0:
-            self._leave(self._sync.ctypes.data, 0, 0, 0)
+            self._leave(self._at, 0, 0, 0)
         self._job = None
 
     def _recruit(self, workers: int) -> int:
         """Start what is missing of so many workers; how many there are. They take their numbers themselves, when they are ready."""
         missing = workers - self._started
+        if missing <= 0:
+            return self._sync[WORKERS]
         for _ in range(missing):
             with contextlib.suppress(RuntimeError):  # the system gives no more threads: then it is fewer
-                arguments = self._sync.ctypes.data, 0, 0, 0
+                arguments = self._at, 0, 0, 0
                 threading.Thread(target=self._serve, args=arguments, daemon=True, name="localllm").start()
             self._started += 1
         deadline = time.monotonic() + _ARRIVAL
-        while missing > 0 and self._sync[WORKERS] < workers and time.monotonic() < deadline:
+        while self._sync[WORKERS] < workers and time.monotonic() < deadline:
             time.sleep(0.0002)
-        return int(self._sync[WORKERS])
+        return self._sync[WORKERS]
 
     def abandon(self) -> None:
         """In a forked child the workers are not there, and who holds the lock is not either: models loaded there get a new team."""

@@ -15,13 +15,14 @@ import numpy as np
 from localllm.errors import BackendError
 from localllm.generation import noise
 from localllm.generation.candidates import Candidates, Float
+from localllm.generation.few import Few
 from localllm.generation.options import GenerationOptions
 
-_HEADS = (256, 4096)
-_TINY = 1e-6
-"""A temperature that may make logits overflow; to have NumPy ignore that takes longer than the division."""
+_COLDEST = 1e-38
+"""The lowest temperature: one that float32 still tells from 0."""
 
-Filter = Callable[[Candidates, "State"], Candidates]
+Tokens = Candidates | Few
+Filter = Callable[[Tokens, "State"], Tokens]
 """Takes candidates away or changes their logits; a pure function. At least one must be left."""
 
 
@@ -43,11 +44,10 @@ class State:
     def after(self, tokens: Sequence[int]) -> State:
         """The state once these tokens are in the line too."""
         # Not dataclasses.replace, which takes ten times as long, for every token.
-        return State(self.chain, self.seed, self.completion, self.count + len(tokens), self._window(tokens), self.last_n)
+        recent = self._window(tokens) if self.last_n else ()
+        return State(self.chain, self.seed, self.completion, self.count + len(tokens), recent, self.last_n)
 
     def _window(self, tokens: Sequence[int]) -> tuple[int, ...]:
-        if self.last_n == 0:
-            return ()
         known = (*self.recent, *tokens)
         return known if self.last_n < 0 else known[-self.last_n :]
 
@@ -64,12 +64,13 @@ def step(state: State, logits: Float) -> tuple[int, State]:
 
     Raises BackendError for logits that are not numbers.
     """
-    if not math.isfinite(np.maximum.reduce(logits)):
+    place = int(logits.argmax())  # of the first that is no number, if there is one
+    if not math.isfinite(logits[place]):
         raise BackendError("the model gave logits that are not finite numbers; the file may be damaged, or its type overflows here")
-    left = Candidates(logits)
+    left: Tokens = Candidates(logits, place=place)
     for one in state.chain:
         left = one(left, state)
-    token = _draw(left, noise.key(state.seed, state.completion, state.count))
+    token = left.draw(noise.key(state.seed, state.completion, state.count))
     return token, state.after((token,))
 
 
@@ -99,10 +100,11 @@ class Ban:
 
     ids: tuple[int, ...]
 
-    def __call__(self, given: Candidates, state: State) -> Candidates:
+    def __call__(self, given: Tokens, state: State) -> Tokens:
+        assert isinstance(given, Candidates)
         logits = given.logits.copy()
         logits[list(self.ids)] = -np.inf
-        return given._replace(logits=logits)
+        return Candidates(logits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ class Penalties:
     presence: float
     frequency: float
 
-    def __call__(self, given: Candidates, state: State) -> Candidates:
+    def __call__(self, given: Tokens, state: State) -> Tokens:
+        assert isinstance(given, Candidates)
         if not state.recent:
             return given
         ids, counts = np.unique(np.array(state.recent), return_counts=True)
@@ -122,15 +125,15 @@ class Penalties:
         hit = logits[ids]
         hit = np.where(hit > 0, hit / np.float32(self.repeat), hit * np.float32(self.repeat))
         logits[ids] = hit - (self.frequency * counts + self.presence).astype(np.float32)
-        return given._replace(logits=logits)
+        return Candidates(logits)
 
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
     """Keeps the likeliest alone, the lowest id on ties."""
 
-    def __call__(self, given: Candidates, state: State) -> Candidates:
-        return given.take(np.array([given.logits.argmax()]), ranked=True)
+    def __call__(self, given: Tokens, state: State) -> Tokens:
+        return given.likeliest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class TopK:
 
     k: int
 
-    def __call__(self, given: Candidates, state: State) -> Candidates:
+    def __call__(self, given: Tokens, state: State) -> Tokens:
         return given.best(self.k)
 
 
@@ -149,19 +152,8 @@ class TopP:
 
     p: float
 
-    def __call__(self, given: Candidates, state: State) -> Candidates:
-        top = given.top()
-        if given.ranked:
-            reached = np.add.accumulate(_weights(given.logits, top))
-            goal = self.p * reached[-1]
-            return given.first(_count(reached, goal))
-        goal = self.p * _weights(given.logits, top).sum()
-        for size in (*_HEADS, len(given.logits)):
-            head = given.best(min(size, len(given.logits)))
-            reached = np.add.accumulate(_weights(head.logits, top))
-            if reached[-1] >= goal or len(head.logits) == len(given.logits):
-                break
-        return head.first(_count(reached, goal))
+    def __call__(self, given: Tokens, state: State) -> Tokens:
+        return given.reaching(self.p)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +162,8 @@ class MinP:
 
     p: float
 
-    def __call__(self, given: Candidates, state: State) -> Candidates:
-        near = given.logits >= given.top() + np.float32(math.log(self.p))
-        return given.first(int(np.count_nonzero(near))) if given.ranked else given.take(near.nonzero()[0])
+    def __call__(self, given: Tokens, state: State) -> Tokens:
+        return given.near(-math.log(self.p))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,28 +172,5 @@ class Temperature:
 
     t: float
 
-    def __call__(self, given: Candidates, state: State) -> Candidates:
-        # From the largest down, so that a temperature near 0 overflows to -inf and never to inf.
-        below = given.logits - given.top()
-        if self.t > _TINY:
-            return given._replace(logits=below / np.float32(self.t))
-        with np.errstate(over="ignore"):
-            return given._replace(logits=below / np.float32(self.t))
-
-
-def _weights(logits: Float, top: np.float32) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    weights: np.ndarray[tuple[int], np.dtype[np.float64]] = np.exp(logits.astype(np.float64) - float(top))
-    return weights
-
-
-def _count(reached: np.ndarray[tuple[int], np.dtype[np.float64]], goal: float) -> int:
-    return min(int(reached.searchsorted(goal)) + 1, len(reached))
-
-
-def _draw(left: Candidates, place: int) -> int:
-    if len(left.logits) == 1:
-        return int(left.names()[0])
-    ids = left.names()
-    # A shift of all log-probabilities alike changes no order, so they are not normalised.
-    noisy = left.logits + noise.gumbel(place, ids)
-    return int(np.minimum.reduce(ids[noisy == np.maximum.reduce(noisy)]))
+    def __call__(self, given: Tokens, state: State) -> Tokens:
+        return given.over(max(self.t, _COLDEST))

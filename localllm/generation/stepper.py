@@ -39,12 +39,11 @@ class Stepper:
         Raises OptionError for ids that do not exist, ContextFullError before anything is computed.
         """
         ids = self._checked(tokens, last)
-        parts = self._run(ids, last, progress)
         if len(ids) <= self._batch:  # one chunk: its logits are the caller's own already
-            return next(parts)
+            return self._chunk(ids, 0, last, progress)
         result: Float = np.empty((last, self._vocab), np.float32)
         done = 0
-        for part in parts:
+        for part in self._run(ids, last, progress):
             result[done : done + len(part)] = part
             done += len(part)
         return result
@@ -66,21 +65,25 @@ class Stepper:
         self.close()
 
     def _run(self, ids: Sequence[int], last: int, progress: Progress | None) -> Iterator[Float]:
-        wanted = len(ids) - last
         for start in range(0, len(ids), self._batch):
-            if not self._open:
-                raise BackendError("this line is closed; start a new one")
-            chunk = ids[start : start + self._batch]
-            rows = range(max(0, wanted - start), len(chunk))
-            part = self._session.forward([Chunk(self._line, chunk, Want(rows))]).logits
-            if progress is not None:
-                progress("prompt", start + len(chunk), len(ids))
-            if rows:
-                yield part[0]
+            part = self._chunk(ids, start, last, progress)
+            if len(part):
+                yield part
+
+    def _chunk(self, ids: Sequence[int], start: int, last: int, progress: Progress | None) -> Float:
+        """Feed the next chunk from ``start`` on; the logits of its share of the last tokens."""
+        if not self._open:
+            raise BackendError("this line is closed; start a new one")
+        chunk = ids[start : start + self._batch]
+        wanted = range(max(0, len(ids) - last - start), len(chunk))
+        part = self._session.forward([Chunk(self._line, chunk, Want(wanted))]).logits[0]
+        if progress is not None:
+            progress("prompt", start + len(chunk), len(ids))
+        return part
 
     def _checked(self, tokens: Sequence[int], last: int) -> list[int]:
         ids = check_ids(tokens, self._vocab)
-        if isinstance(last, bool) or not isinstance(last, Integral) or not 1 <= last <= len(ids):
+        if not (type(last) is int or (isinstance(last, Integral) and not isinstance(last, bool))) or not 1 <= last <= len(ids):
             raise OptionError(f"last is {last!r}; expected 1 to {len(ids)}, the number of tokens")
         room = self._context - self._line.length
         if len(ids) > room:

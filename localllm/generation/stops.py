@@ -15,6 +15,8 @@ class StopScanner:
 
     def push(self, text: str) -> str:
         """Take more text; give what is certain not to belong to a stop string. Once one is ``found``, nothing more comes."""
+        if not self._stops:
+            return text
         if self.found is not None:
             return ""
         text = self._held + text

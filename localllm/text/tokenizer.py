@@ -52,7 +52,7 @@ class Tokenizer:
         self.add_bos = vocab.add_bos
         self.add_eos = vocab.add_eos
         self._model = _model(vocab)
-        self._pieces: dict[int, bytes] = {}
+        self._pieces: tuple[dict[int, bytes], dict[int, bytes]] = {}, {}  # known ones, without and with special tokens
 
     @classmethod
     def from_gguf(cls, file: str | PathLike[str] | HasMetadata) -> Tokenizer:
@@ -161,12 +161,10 @@ class Tokenizer:
 
     def piece(self, id_: int, special: bool = False) -> bytes:
         """The bytes of one token; nothing for a control token unless ``special``. TokenizerError if there is no such id."""
-        if not special and self._is(id_, CONTROL | UNKNOWN):
-            return b""
-        found = self._pieces.get(id_)
+        found = self._pieces[special].get(id_)
         if found is None:
-            self._is(id_, 0)
-            found = self._pieces[id_] = self._model.piece(id_)
+            hidden = self._is(id_, CONTROL | UNKNOWN) and not special
+            found = self._pieces[special][id_] = b"" if hidden else self._model.piece(id_)
         return found
 
     def is_control(self, id_: int) -> bool:
@@ -180,7 +178,7 @@ class Tokenizer:
     def _is(self, id_: int, bits: int) -> bool:
         if not 0 <= id_ < self.vocab_size:
             raise TokenizerError(f"token {id_}: the vocabulary has the ids 0 to {self.vocab_size - 1}")
-        return bool(self.vocab.attr[id_] & bits)
+        return self.vocab.attr.item(id_) & bits != 0
 
     def _framed(self, ids: list[int]) -> list[int]:
         kind, special = self.vocab.kind.name, self.vocab.special

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from localllm.generation import noise
 
@@ -17,6 +18,13 @@ def test_the_noise_of_a_place_is_pinned() -> None:
         bits ^= bits >> 31
         uniform = ((bits >> 11) + 0.5) / 2**53
         assert np.isclose(noise.gumbel(place, np.array([token]))[0], -np.log(-np.log(uniform)), rtol=1e-14)
+
+
+@pytest.mark.parametrize("count", [1, 20, 50])
+def test_the_noise_of_a_few_tokens_is_the_same(count: int) -> None:
+    ids = np.random.default_rng(count).integers(0, 2**20, count)
+    for place in (0, noise.key(1, 2, 3), 2**64 - 1):
+        np.testing.assert_allclose(noise.of_few(place, ids.tolist()), noise.gumbel(place, ids), rtol=1e-14)
 
 
 def test_the_hash_is_splitmix64() -> None:

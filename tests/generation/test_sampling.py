@@ -8,6 +8,7 @@ import pytest
 from localllm.errors import BackendError
 from localllm.generation import sampling
 from localllm.generation.candidates import Candidates, Float
+from localllm.generation.few import FEW, Few
 from localllm.generation.options import make
 
 BIG = 151_936
@@ -64,13 +65,42 @@ def test_min_p_is_relative_to_the_likeliest(p: float) -> None:
 def test_temperature_divides() -> None:
     logits = logits_of(10)
     left = sampling.Temperature(0.5)(Candidates(logits), STATE)
-    np.testing.assert_allclose(left.logits - left.logits.max(), (logits - logits.max()) * 2, rtol=1e-6)
+    np.testing.assert_allclose(np.array(left.logits) - np.max(left.logits), (logits - logits.max()) * 2, rtol=1e-6)
 
 
-def test_a_tiny_temperature_is_greedy_and_not_an_overflow() -> None:
+@pytest.mark.parametrize("temperature", [1e-38, 1e-300])
+@pytest.mark.parametrize("top_k", [0, 40])
+def test_a_tiny_temperature_is_greedy_and_not_an_overflow(temperature: float, top_k: int) -> None:
     logits = logits_of(1000, spread=30)
-    state = sampling.begin(make({**OFF, "temperature": 1e-38}), seed=1)
+    state = sampling.begin(make({**OFF, "temperature": temperature, "top_k": top_k}), seed=1)
     assert sampling.step(state, logits)[0] == logits.argmax()
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0])
+def test_few_tokens_are_filtered_as_many_are(spread: float) -> None:
+    # What is at most 64 tokens is Python's numbers; the same bits come of arrays, and the same token.
+    chain = sampling.TopP(0.9), sampling.MinP(0.2), sampling.Temperature(0.7)
+    for seed in range(100):
+        logits = logits_of(1000, seed, spread)
+        few = Candidates(logits).best(FEW)
+        assert isinstance(few, Few)
+        many: sampling.Tokens = Candidates(np.array(few.logits, np.float32), np.array(few.ids), ranked=True)
+        for one in chain:
+            few, many = one(few, STATE), one(many, STATE)
+            assert isinstance(few, Few)
+            assert isinstance(many, Candidates)
+            assert list(few.logits) == many.logits.tolist()
+            assert list(few.ids) == many.names().tolist()
+        assert few.draw(seed) == many.draw(seed)
+
+
+@pytest.mark.parametrize("given", [{}, {"temperature": 0}, {"top_k": 64, "top_p": 1.0}])
+def test_a_vocabulary_of_a_few_tokens(given: dict[str, Any]) -> None:
+    for size in (1, 2, 40, 64, 65):
+        logits = logits_of(size)
+        token, _ = sampling.step(sampling.begin(make(given), seed=2), logits)
+        assert 0 <= token < size
+    assert sampling.step(sampling.begin(make({**OFF, "top_p": 0.5}), seed=2), np.array([0, 9, 0], np.float32))[0] == 1
 
 
 def test_penalties_are_llama_cpps() -> None:
