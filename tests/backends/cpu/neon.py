@@ -18,10 +18,10 @@ from localllm.backends.cpu.kernel_cache import KernelId
 
 KERNELS: list[KernelId] = [
     ("matmul", "few", "Q4_K", 1),
-    ("matmul", "few", "Q5_0", 2),
+    ("matmul", "few", "Q5_0", 8),
     ("matmul", "many", "IQ4_XS"),
     ("matmul", "many", "Q6_K"),
-    ("floats", "matmul", "F16", 1),
+    ("floats", "few", "F16", 1),
     ("attention_few", "attend_few", 1),
     ("quantise", "rows", 1),
     ("norm", "rms_norm"),
