@@ -294,8 +294,12 @@ def main(
     merge: bool,
 ) -> None:
     common = ["-t", str(threads), "-r", str(repeats)]
-    answers = measure([m.resolve() for m in models], competitors_of(peers, flash), plan(tests), rounds, common)
     path = output or HERE / "results" / f"{date.today().isoformat()}.json"
+    if path.suffix != ".json":
+        raise click.UsageError(f"--output {path}: expected a name that ends in .json; the Markdown comes beside it")
+    if path.exists() and not merge:
+        raise click.UsageError(f"{path} is there already; --merge adds to it, --output names another file")
+    answers = measure([m.resolve() for m in models], competitors_of(peers, flash), plan(tests), rounds, common)
     record = record_of(title, threads, answers)
     if merge:
         record = merged(record, path)

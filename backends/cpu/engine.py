@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -123,7 +122,7 @@ class Engine:
 
     def _compute(self, rows: int, wanted: Sequence[int]) -> Float:
         """Logits of wanted rows of a batch, the caller's own."""
-        if wanted and rows <= FEW and column_tile(rows) == column_tile(len(wanted)):
+        if 0 < len(wanted) <= len(self._logits) and rows <= FEW and column_tile(rows) == column_tile(len(wanted)):
             return self._some(wanted, _BOTH, rows).copy()
         if rows:
             self._run(_BATCH, rows)
@@ -148,10 +147,9 @@ class Engine:
         key = part, column_tile(rows)
         crew = self._crews[key]
         job = self._jobs[key] if self._profile is None else self._timed(self._tapes[key], self._profile)
-        started, computed = time.perf_counter(), time.thread_time()
-        self._team.run(job, rows, crew.size, (self, self._lines))
+        seconds, computed = self._team.run(job, rows, crew.size, (self, self._lines))
         if rows <= FEW:  # longer jobs differ in length, and their rows are long enough for threads to take turns
-            crew.took(time.perf_counter() - started, time.thread_time() - computed)
+            crew.took(seconds, computed)
 
     def _timed(self, tape: Tape, profile: dict[str, float]) -> Job:
         return Job(tape.rows, tape.counters, self._buffers.state, Stopwatch(tape.pace, tape.kinds, profile))

@@ -29,13 +29,19 @@ _NUMBA = {f"NUMBA_{name}" for name in ("OPT", "DEBUGINFO", "LOOP_VECTORIZE", "SL
 """Settings of Numba's that change what it compiles, where a user has set them."""
 
 
+def sources() -> list[Path]:
+    """The files of this package that kernels are made from."""
+    here = Path(__file__).parent
+    names = "arguments", "arguments_load", "arguments_matmul", "compiler", "layout", "records", "target"
+    grids = here.parents[1] / "quant"
+    return [*(here / f"{name}.py" for name in names), grids / "grids.py", grids / "blocks.py", *sorted((here / "kernels").glob("*.py"))]
+
+
 @cache
 def digest(target: Target) -> str:
     """Digest of everything that the machine code depends on."""
     h = hashlib.sha256()
-    here = Path(__file__).parent
-    names = "arguments", "arguments_load", "arguments_matmul", "compiler", "layout", "records", "target"
-    for source in [*(here / f"{name}.py" for name in names), *sorted((here / "kernels").glob("*.py"))]:
+    for source in sources():
         h.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     settings = sorted((name, value) for name, value in os.environ.items() if name in _NUMBA)
     versions = _version("numba"), _version("llvmlite"), _version("gguf", "quants.py"), sys.platform, sys.version_info[:2]

@@ -43,22 +43,22 @@ class Loading:
     """Pieces on their way into memory. ``keep``: the memory that they go to."""
 
     def __init__(self, pieces: Sequence[Piece], threads: int, keep: object) -> None:
-        self._total, self._keep = sum(piece.bytes for piece in pieces), keep
+        self._total, self._keep, self._threads = sum(piece.bytes for piece in pieces), keep, list[threading.Thread]()
         self._error: BaseException | None = None
         self._files = list(dict.fromkeys(piece.file for piece in pieces))
         self._number = [self._files.index(piece.file) for piece in pieces]
         self._table = _table(pieces)
         size = padded(max((piece.bytes for piece in pieces), default=0), 4096)
-        self._arena = Arena(threads * size)
+        self._arena: Any = Arena(threads * size)
         self._counter, self._words = words(8), words(len(LOAD.names))
         self._words[:] = LOAD.fill(
             read=0, pieces=self._table.ctypes.data, count=len(pieces), loaded=0,
             buffers=self._arena.take(threads * size).ctypes.data, buffer_bytes=size,
         )  # fmt: skip
-        self._load = KERNEL(kernels().addresses([_KERNEL])[_KERNEL])
-        self._callback = _READ(self._read)
+        self._load: Any = KERNEL(kernels().addresses([_KERNEL])[_KERNEL])
+        self._callback: Any = _READ(self._read)
         self._slow = not hasattr(os, "pread")
-        self._threads = self._start(threads)
+        self._start(threads)
 
     def wait(self, progress: Progress | None = None) -> None:
         """Until all is there; progress("load", bytes, total) is told of it. Raises what reading raises."""
@@ -66,7 +66,7 @@ class Loading:
             self._join(progress)
             if not (self._slow or self._table[:, _DONE].all()):
                 self._slow = True  # once more, in words that a person understands
-                self._threads = self._start(len(self._threads))
+                self._start(len(self._threads))
                 self._join(progress)
         finally:
             self.stop()
@@ -74,21 +74,29 @@ class Loading:
             raise self._error or BackendError("loading was stopped before its end; load the model again")
 
     def stop(self) -> None:
-        """Take no more pieces, wait for those that are under way, and let the file go."""
+        """Take no more pieces, wait for those that are under way, and let the file and all memory go."""
         self._counter[0] = len(self._table)
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
         self._threads, self._files = [], []
+        self._keep = self._arena = self._load = self._callback = None  # the callback refers to this object: a circle
 
-    def _start(self, threads: int) -> list[threading.Thread]:
+    def _start(self, threads: int) -> None:
         self._words[_READ_WORD] = _address(self._callback if self._slow else ctypes.CDLL(None).pread)
         self._table[:, _FILE] = self._number if self._slow else [self._files[i].fileno() for i in self._number]
         self._counter[0] = 0
         arguments = self._words.ctypes.data, 0, self._counter.ctypes.data
-        started = [threading.Thread(target=self._run, args=(*arguments, i), name="localllm-load") for i in range(threads)]
-        for thread in started:
-            thread.start()
-        return started
+        self._threads = []
+        for i in range(threads):
+            self._threads.append(threading.Thread(target=self._run, args=(*arguments, i), name="localllm-load"))
+            try:
+                self._threads[-1].start()
+            except RuntimeError as error:  # the system gives no more threads: then it is fewer
+                self._threads.pop()
+                if not self._threads:
+                    raise BackendError(f"no thread can be started to load the model: {error}") from None
+                break
 
     def _run(self, *arguments: int) -> None:
         self._load(*arguments)  # a method, so that the thread holds all that the kernel uses

@@ -49,9 +49,10 @@ class Pool:
             page.holders = 1
             return page
         if self._left == 0:
-            self._left = max(1, _SLAB // self.page_bytes)
-            self._slab = Arena(self._left * self.page_bytes)
-        self._left -= 1
+            count = max(1, _SLAB // self.page_bytes)
+            self._slab = Arena(count * self.page_bytes)
+            self._left = count
+        self._left -= 1  # before the memory is taken: an interrupt between the two costs a page, the other way round it would give too many
         return Page(self._slab.take(self.page_bytes, LINE).view(np.int64))
 
     def release(self, page: Page) -> None:
@@ -82,23 +83,21 @@ class PagedLine:
         """Make room to write n tokens behind the present ones: new pages, and own copies of shared ones."""
         first = self._length // TILE
         if first < len(self._pages) and self._pages[first].holders > 1:
-            copy = self.pool.take()
-            copy.memory[:] = self._pages[first].memory
-            self.pool.release(self._pages[first])
+            copy, shared = self.pool.take(), self._pages[first]
+            copy.memory[:] = shared.memory
             self._set(first, copy)
+            self.pool.release(shared)
         while len(self._pages) * TILE < self._length + n:
             self._set(len(self._pages), self.pool.take())
 
     def _set(self, index: int, page: Page) -> None:
-        if index == len(self._pages):
-            self._pages.append(page)
-            if len(self._pages) > len(self.table):
-                table = words(2 * len(self.table))
-                table[: len(self.table)] = self.table
-                self.table, self.address = table, table.ctypes.data
-        else:
-            self._pages[index] = page
+        # The line has a page when the kernels' table has it, not before: an interrupt may fall between any two lines.
+        if index == len(self.table):
+            table = words(2 * len(self.table))
+            table[: len(self.table)] = self.table
+            self.table, self.address = table, table.ctypes.data
         self.table[index] = page.memory.ctypes.data
+        self._pages[index : index + 1] = [page]
 
     def advance(self, n: int) -> None:
         """The n tokens behind the end are written."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from localllm.backends.base import Chunk, Options, Outputs, Progress
 from localllm.backends.cpu.engine import Engine
@@ -51,7 +51,12 @@ class CpuSession:
 
     def close(self) -> None:
         """Give weights, registers and tapes back, once a call that is under way is over; the pages go with their lines."""
-        with self._lock:
+        if self._engine is not None:
+            try:
+                self._engine.check()
+            except BackendError:  # in a forked child nobody will ever open the lock, and no call is under way
+                self._engine = None
+        with self._lock if self._engine is not None else nullcontext():
             self._engine = None
 
     def _open(self) -> Engine:

@@ -12,6 +12,7 @@ from localllm.chat.terminal import write_line
 from localllm.cli.models import locate
 from localllm.cli.options import model_options
 from localllm.cli.progress import Progress
+from localllm.errors import OptionError
 
 if TYPE_CHECKING:
     from localllm.bench import Figure, Machine, Report
@@ -35,6 +36,8 @@ def command(model: str, prompt: int, decode: int, depth: int, repeats: int, prof
     """
     from localllm.bench import bench
 
+    if not prompt and not decode:
+        raise OptionError("--prompt 0 and --decode 0 leave nothing to time; leave one of them out")
     with Progress() as progress:
         path = locate(model, progress)
         report = bench(str(path), prompt=prompt, decode=decode, depth=depth, repeats=repeats, profile=profile, progress=progress, **load)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from localllm.backends.cpu.kernel_cache import KernelCache, symbol
+import localllm
+from localllm.backends.cpu.kernel_cache import KernelCache, sources, symbol
 from localllm.backends.cpu.target import current
 
 KERNEL = ("norm", "add")
@@ -56,3 +58,14 @@ def test_a_warm_start_imports_no_compiler(folder: Path) -> None:
     code += "import sys\nprint('numba' in sys.modules)"
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True) for _ in range(2)]
     assert [run.stdout.strip() for run in runs] == ["True", "False"]
+
+
+def test_every_source_of_a_kernel_is_in_its_key() -> None:
+    found = {path.resolve() for path in sources()}
+    package = Path(localllm.__file__).parent
+    apart = {"localllm.errors"}  # its classes alone
+    for source in [path for path in found if "backends" in path.parts]:
+        for name in re.findall(r"^(?:from|import) (localllm[\w.]*)", source.read_text("utf-8"), re.MULTILINE):
+            file = package.parent.joinpath(*name.split("."))
+            file = file.with_suffix(".py") if file.with_suffix(".py").exists() else file / "__init__.py"
+            assert name in apart or file.name == "__init__.py" or file.resolve() in found, (source.name, name)

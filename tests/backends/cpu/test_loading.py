@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +89,30 @@ def test_a_load_that_is_stopped_ends(path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_nothing_to_load_is_no_error() -> None:
     loading.Loading([], 2, None).wait()
+
+
+def test_memory_goes_with_the_weights(path: Path) -> None:
+    found = begun(path)
+    found.loading.wait()
+    arena = weakref.ref(found.arena)
+    gc.disable()
+    try:
+        del found
+        assert arena() is None
+    finally:
+        gc.enable()
+
+
+def test_fewer_threads_than_wished(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, start, started = packed(path), threading.Thread.start, list[threading.Thread]()
+
+    def refuse(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert np.array_equal(packed(path, 3), expected)
+    with pytest.raises(BackendError, match="no thread can be started"):
+        begun(path)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from localllm.backends.base import Chunk, Float, Options, Want
+from localllm.backends.cpu import pages
 from localllm.errors import BackendError
 from tests import tiny
 from tests.backends import run
@@ -124,6 +125,33 @@ def test_an_empty_batch(small: Path) -> None:
     with run.session(small, "cpu", Options(1, 8)) as session:
         assert session.forward([]).logits == []
         assert session.forward([Chunk(session.new_line(), [])]).logits[0].shape[0] == 0
+
+
+def test_rows_that_are_wanted_twice(small: Path) -> None:
+    with run.session(small, "cpu", Options(2, 5)) as session:
+        line = session.new_line()
+        found = session.forward([Chunk(line, [5, 6, 7, 8, 9], Want([0, 1, 2, 3, 4, 0, 1, 2]))]).logits[0]
+        assert found.shape[0] == 8
+        assert np.array_equal(found[5:], found[:3])
+
+
+@pytest.mark.parametrize("where", ["take", "set"])
+def test_an_interrupt_while_a_line_gets_pages(small: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    tokens = list(range(5, 85))
+    with run.session(small, "cpu", Options(2, 128)) as session:
+        whole = run.logits(session, [*tokens, 5], 1)
+        line = session.new_line()
+        run.feed(session, line, tokens, [0])
+        other = line.fork()
+        target = (pages.Pool, "take") if where == "take" else (pages.PagedLine, "_set")
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(target[0], target[1], interrupted)
+            run.feed(session, other, [7], [0])
+        for each in (other, line):
+            assert np.array_equal(run.feed(session, each, [5], [0]), whole[-1:])
 
 
 def test_a_fork_shares_no_page_that_was_only_reserved(small: Path) -> None:
