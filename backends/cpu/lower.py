@@ -20,7 +20,7 @@ from localllm.backends.cpu.buffers import Buffers
 from localllm.backends.cpu.kernel_cache import KernelId
 from localllm.backends.cpu.layout import FEW, FLOATS, MANY, activation_bytes
 from localllm.backends.cpu.pages import layer_offsets
-from localllm.backends.cpu.records import LINE, ROWS, STREAM, STREAM_PIECES, TAPE_WORDS, WANTED, float_bits
+from localllm.backends.cpu.records import LINE, ROWS, TAPE_WORDS, WANTED, float_bits
 from localllm.backends.cpu.threads import Pace
 from localllm.backends.cpu.weights import Matrix, Weights
 from localllm.model.program import GLU, Add, Attend, Embed, Last, Linear, MoE, Op, Program, RMSNorm, Rope, inputs
@@ -42,8 +42,6 @@ class Row:
     words: list[int]
     reads: Iterable[str]
     writes: Iterable[str]
-    stream: tuple[int, int, int] | None = None
-    """Weights that are read once, front to back: address, bytes of a piece of work, pieces."""
 
 
 @dataclass(slots=True)
@@ -74,12 +72,7 @@ def assemble(rows: Sequence[Row], addresses: dict[KernelId, int]) -> Tape:
     table = words(TAPE_WORDS * len(rows)).reshape(len(rows), TAPE_WORDS)
     for i, row in enumerate(rows):
         records[i, : len(row.words)] = row.words
-        table[i, :STREAM] = addresses[row.kernel], records[i].ctypes.data, counters[i].ctypes.data, barriers[i]
-    following = (0, 0, 0)
-    for i in reversed(range(len(rows))):
-        if barriers[i]:
-            table[i, STREAM : STREAM_PIECES + 1] = following
-        following = rows[i].stream or following
+        table[i] = addresses[row.kernel], records[i].ctypes.data, counters[i].ctypes.data, barriers[i]
     return Tape(table, counters, Pace(barriers), [_kind(row.kernel) for row in rows], [records])
 
 
@@ -210,8 +203,7 @@ class _Emitter:
             fields |= {"x": self.buffers.columns(matrix.columns), "x_bytes": activation_bytes(matrix.columns, self.n)}
             kernel = ("matmul", "many", matrix.layout) if self.n == MANY else ("matmul", "few", matrix.layout, self.n)
             source = f"columns {matrix.columns}"
-        stream = (matrix.address, matrix.bytes // matrix.groups, matrix.groups) if self.n < MANY else None
-        self.add(Row(kernel, matrices.MATMUL.fill(**fields, rows=self.count), [source, *reads], [out], stream))
+        self.add(Row(kernel, matrices.MATMUL.fill(**fields, rows=self.count), [source, *reads], [out]))
         return 2 if fused else 1
 
     def experts(self, op: MoE) -> None:

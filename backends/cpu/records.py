@@ -12,10 +12,8 @@ WORD = 8
 LINE = 64
 """Bytes of a cache line; counters stand one to a line."""
 
-TAPE_WORDS = 8
-FUNCTION, ARGS, COUNTER, BARRIER, STREAM, STREAM_PIECE, STREAM_PIECES, _ = range(TAPE_WORDS)
-"""A row: a kernel, its arguments, its counter, whether threads meet behind it, and the weights that are read next after such a meeting:
-their address (0: none), the bytes of a piece of work and how many there are."""
+TAPE_WORDS = 4
+FUNCTION, ARGS, COUNTER, BARRIER = range(TAPE_WORDS)
 
 TILE = 64
 """Keys in a tile of attention and tokens in a page of the cache: aligned to absolute positions, so that sums don't depend on the batch."""

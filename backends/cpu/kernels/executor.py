@@ -11,7 +11,7 @@ from numba.core.extending import intrinsic
 
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import I64
-from localllm.backends.cpu.kernels.sync import atomic_add, atomic_load, atomic_store, barrier, full_fence, pause, sleep_on, span, wake_all
+from localllm.backends.cpu.kernels.sync import atomic_add, atomic_load, atomic_store, barrier, full_fence, pause, sleep_on, wake_all
 from localllm.backends.cpu.kernels.vec import ld_i64, st_i64
 from localllm.backends.cpu.records import (
     ABORTED,
@@ -27,17 +27,12 @@ from localllm.backends.cpu.records import (
     JOB_TAPE,
     JOB_THREADS,
     PHASE,
-    STREAM,
-    STREAM_PIECE,
-    STREAM_PIECES,
     TAPE_WORDS,
     WORKERS,
 )
 
 _ROW = 8 * TAPE_WORDS
 _IDLE_SPIN = 20000
-_FETCH = 256 << 10
-"""Bytes that a waiting thread asks for at most: what it reads next should still be in its own cache then."""
 
 
 @intrinsic
@@ -53,15 +48,6 @@ def call_kernel(typing: Any, function: Any, args: Any, state: Any, counter: Any,
 
 
 @helper
-def _next(row: int, thread: int, threads: int) -> Any:
-    """The weights that this thread reads first behind a row: first byte, and the last that is fetched ahead."""
-    piece, pieces = ld_i64(row + 8 * STREAM_PIECE), ld_i64(row + 8 * STREAM_PIECES)
-    first, last = span(thread, pieces, threads)
-    start = ld_i64(row + 8 * STREAM) + first * piece
-    return start, start + min((last - first) * piece, _FETCH)
-
-
-@helper
 def _walk(sync: int, first: int, last: int, thread: int) -> None:
     row = ld_i64(sync + 8 * JOB_TAPE) + _ROW * first
     state = ld_i64(sync + 8 * JOB_STATE)
@@ -70,8 +56,7 @@ def _walk(sync: int, first: int, last: int, thread: int) -> None:
         call_kernel(ld_i64(row + 8 * FUNCTION), ld_i64(row + 8 * ARGS), state, ld_i64(row + 8 * COUNTER), thread)
         if ld_i64(row + 8 * BARRIER) != 0:
             phase = atomic_load(sync + 8 * PHASE)  # can't move before this thread arrives, so it names this meeting
-            wanted, end = _next(row, thread, threads)
-            barrier(sync, threads, wanted, end)
+            barrier(sync, threads)
             if thread != 0 and atomic_load(sync + 8 * ABORTED) == phase + 1:
                 return
         row += _ROW
@@ -115,7 +100,7 @@ def leave() -> Callable[..., None]:
         threads = ld_i64(sync + 8 * JOB_THREADS)
         if threads > 1:
             atomic_store(sync + 8 * ABORTED, atomic_load(sync + 8 * PHASE) + 1)
-            barrier(sync, threads, 0, 0)
+            barrier(sync, threads)
         st_i64(sync + 8 * DONE, -1)
 
     return run

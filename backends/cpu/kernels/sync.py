@@ -13,10 +13,8 @@ from numba.core.extending import intrinsic
 
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import I32, I64, call, pointer
-from localllm.backends.cpu.kernels.tile import prefetcher
 from localllm.backends.cpu.records import ARRIVED, PHASE, SLEEPERS
 
-_fetch = prefetcher(4, near=False)
 SPIN = 3000
 """Pauses before a thread sleeps in a barrier, about 40 microseconds: more only hurts where another process wants the core."""
 
@@ -130,8 +128,8 @@ def span(k: int, pieces: int, threads: int) -> Any:
 
 
 @helper
-def barrier(sync: int, threads: int, wanted: int, end: int) -> None:
-    """All threads of the job meet. Who waits asks for the memory from ``wanted`` to ``end`` meanwhile."""
+def barrier(sync: int, threads: int) -> None:
+    """All threads of the job meet."""
     if threads == 1:
         return
     phase = atomic_load(sync + 8 * PHASE)
@@ -145,11 +143,7 @@ def barrier(sync: int, threads: int, wanted: int, end: int) -> None:
     for _ in range(SPIN):
         if atomic_load(sync + 8 * PHASE) != phase:
             return
-        if wanted < end:
-            _fetch(wanted)
-            wanted += 256
-        else:
-            pause()
+        pause()
     atomic_add(sync + 8 * SLEEPERS, 1)  # somebody has lost the processor: give this one away
     full_fence()
     while atomic_load(sync + 8 * PHASE) == phase:

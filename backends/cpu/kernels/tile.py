@@ -143,15 +143,15 @@ def tile_plus(typing: Any, acc: Any, init: Any, init_stride: Any, out: Any, out_
     return types.none(acc, *[types.int64] * 4), generate
 
 
-def prefetcher(lines: int, near: bool = True) -> Any:
-    """An intrinsic (address): asks for so many cache lines from there on, into the nearest cache or the next. Addresses need not exist."""
+def prefetcher(lines: int) -> Any:
+    """An intrinsic (address): asks for so many cache lines from there on. Addresses need not exist."""
 
     @intrinsic
     def f(typing: Any, p: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
             for i in range(lines):
                 line = b.inttoptr(offset(b, args[0], 64 * i), I8.as_pointer())
-                read, everywhere, data = (ir.Constant(I32, n) for n in (0, 3 if near else 2, 1))
+                read, everywhere, data = (ir.Constant(I32, n) for n in (0, 3, 1))
                 call(b, "llvm.prefetch.p0", ir.VoidType(), [line, read, everywhere, data])
             return context.get_dummy_value()
 
