@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localllm.backends.cpu.arguments import GLU
+from localllm.backends.cpu.target import current
 from tests.backends.cpu.driver import Driver, call_words, jit
 
 Floats = NDArray[np.float32]
@@ -54,7 +55,8 @@ def test_decay_is_accurate_beside_one(decay: Function) -> None:
     expected = np.exp(x.astype(np.float64))
     assert np.max(np.abs(decay(x) - expected)) < 2e-7
     seen = x > -87
-    assert np.max(np.abs(decay(x) / expected - 1)[seen]) < 2e-6
+    # Where products are rounded before they are added, x less its multiple of ln 2 is less exact.
+    assert np.max(np.abs(decay(x) / expected - 1)[seen]) < (2e-6 if current().fma else 5e-6)
 
 
 def test_decay_of_special_values(decay: Function) -> None:
