@@ -71,5 +71,6 @@ def test_an_idle_model_takes_no_processor_time(path: Path) -> None:
 @pytest.mark.parametrize("name", ["qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"])
 def test_memory_is_the_weights_and_little_more(model_file: Callable[[str], Path], name: str) -> None:
     path = model_file(name)
+    after_a_token(path, "")  # a process that compiles kernels has the compiler in memory
     weights, cache, resident, peak = map(int, after_a_token(path, _MEMORY, "word " * 590).split())
     assert resident <= peak <= 1.05 * weights + cache + 250e6, (weights, cache, resident, peak)
