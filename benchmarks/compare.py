@@ -14,7 +14,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
@@ -73,9 +73,9 @@ def plan(tests: Sequence[str]) -> list[Run]:
 
 def measure(
     models: Sequence[Path], competitors: Sequence[Competitor], runs: Sequence[Run], rounds: int, common: Sequence[str]
-) -> list[dict[str, Any]]:
-    """All answers of all competitors in turn, as they printed them, each with ``competitor``, ``file`` and ``command``."""
-    answers = []
+) -> Iterator[dict[str, Any]]:
+    """All answers of all competitors in turn, as they printed them, each with ``competitor``, ``file`` and ``command``. Raises
+    click.ClickException where one fails."""
     for model in models:
         for done in range(rounds):
             for run in runs:
@@ -83,16 +83,19 @@ def measure(
                     command = [*one.command, str(model), *run.options(), *common]
                     answer = _ask(command)
                     answer |= {"competitor": one.name, "file": model.name, "command": _shown(one, command)}
-                    answers.append(answer)
                     speeds = ", ".join(f"{r['test']} {r['tps']:.1f}" for r in answer["results"])
                     click.echo(f"{model.name} {done + 1}/{rounds} {one.name}: {speeds}", err=True)
-    return answers
+                    yield answer
 
 
 def _ask(command: Sequence[str]) -> dict[str, Any]:
-    done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent, check=False)
+    except OSError as error:
+        raise click.ClickException(f"{command[0]} can't be run: {error.strerror}") from None
     if done.returncode:
-        raise click.ClickException(f"{' '.join(command)}\n{(done.stderr.strip() or done.stdout.strip())[-2000:]}")
+        said = (done.stderr.strip() or done.stdout.strip())[-2000:]
+        raise click.ClickException(f"{' '.join(command)}\nended with {done.returncode}: {said or 'it said nothing'}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
@@ -252,15 +255,17 @@ def _named(peers: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, python) for name, _, python in pairs]
 
 
-def merged(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The record with the rounds that the file holds before its own. Raises click.ClickException where they can't stand together."""
-    if not path.exists():
-        return record
-    before = json.loads(path.read_text("utf-8"))
-    for what in ("threads", "versions"):
-        if before[what] != record[what]:
-            raise click.ClickException(f"{path} has {what} {before[what]}, and now it is {record[what]}; write another file")
-    return record_of(record["title"], record["threads"], [*before["answers"], *record["answers"]])
+def earlier(path: Path, threads: int) -> list[dict[str, Any]]:
+    """The answers that a file holds. Raises click.ClickException where new ones can't stand beside them."""
+    try:
+        before = json.loads(path.read_text("utf-8"))
+        answers: list[dict[str, Any]] = before["answers"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise click.ClickException(f"{path} is no record of a comparison ({error}); write another file") from None
+    for what, now in (("threads", threads), ("versions", versions())):
+        if before.get(what) != now:
+            raise click.ClickException(f"{path} has {what} {before.get(what)}, and now it is {now}; write another file")
+    return answers
 
 
 def save(record: dict[str, Any], path: Path) -> None:
@@ -299,12 +304,15 @@ def main(
         raise click.UsageError(f"--output {path}: expected a name that ends in .json; the Markdown comes beside it")
     if path.exists() and not merge:
         raise click.UsageError(f"{path} is there already; --merge adds to it, --output names another file")
-    answers = measure([m.resolve() for m in models], competitors_of(peers, flash), plan(tests), rounds, common)
-    record = record_of(title, threads, answers)
-    if merge:
-        record = merged(record, path)
-    save(record, path)
-    click.echo(markdown(record))
+    answers = earlier(path, threads) if merge and path.exists() else []
+    before = len(answers)
+    try:
+        answers.extend(measure([m.resolve() for m in models], competitors_of(peers, flash), plan(tests), rounds, common))
+    finally:  # also what was measured until one failed
+        if len(answers) > before:
+            record = record_of(title, threads, answers)
+            save(record, path)
+            click.echo(markdown(record))
 
 
 if __name__ == "__main__":

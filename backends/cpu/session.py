@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 from localllm.backends.base import Chunk, Options, Outputs, Progress
 from localllm.backends.cpu.engine import Engine
@@ -51,12 +51,12 @@ class CpuSession:
 
     def close(self) -> None:
         """Give weights, registers and tapes back, once a call that is under way is over; the pages go with their lines."""
-        if self._engine is not None:
-            try:
-                self._engine.check()
-            except BackendError:  # in a forked child nobody will ever open the lock, and no call is under way
-                self._engine = None
-        with self._lock if self._engine is not None else nullcontext():
+        try:
+            self._open().check()
+        except BackendError:  # closed already, or in a forked child: there no call is under way, and nobody will ever open the lock
+            self._engine = None
+            return
+        with self._lock:
             self._engine = None
 
     def _open(self) -> Engine:

@@ -8,7 +8,6 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
 
 from localllm.errors import FileError
 
@@ -41,36 +40,30 @@ def prepare() -> None:
 
 def write(text: str) -> None:
     """Write a piece of an answer at once; as it is, unless a terminal shows it. Raises as ``flush`` does."""
-    try:
-        sys.stdout.write(clean(text) if sys.stdout.isatty() else text)
-        sys.stdout.flush()
-    except OSError as error:
-        _fail(error)
+    _attempt(sys.stdout.write, clean(text) if sys.stdout.isatty() else text)
+    flush()
 
 
 def write_line(text: str = "") -> None:
     """Write one line; its control characters are neutralised where a terminal shows it. Raises as ``flush`` does."""
-    try:
-        sys.stdout.write((line(text) if sys.stdout.isatty() else text) + "\n")
-    except OSError as error:
-        _fail(error)
+    _attempt(sys.stdout.write, (line(text) if sys.stdout.isatty() else text) + "\n")
 
 
 def flush() -> None:
     """Have everything written. Raises BrokenPipeError where the reader went away, FileError where it can't be written otherwise."""
+    _attempt(sys.stdout.flush)
+
+
+def _attempt(do: Callable[..., object], *arguments: str) -> None:
     try:
-        sys.stdout.flush()
+        do(*arguments)
     except OSError as error:
-        _fail(error)
-
-
-def _fail(error: OSError) -> NoReturn:
-    # What is still buffered goes nowhere, or the interpreter would try again at its exit, and complain.
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if isinstance(error, BrokenPipeError) or (os.name == "nt" and error.errno == errno.EINVAL):
-        raise BrokenPipeError from error
-    raise FileError(f"standard output can't be written: {error.strerror}") from error
+        # What is still buffered goes nowhere, or the interpreter would try again at its exit, and complain.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError) or (os.name == "nt" and error.errno == errno.EINVAL):
+            raise BrokenPipeError from error
+        raise FileError(f"standard output can't be written: {error.strerror}") from error
 
 
 def interactive() -> bool:

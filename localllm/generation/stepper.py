@@ -83,7 +83,7 @@ class Stepper:
 
     def _checked(self, tokens: Sequence[int], last: int) -> list[int]:
         ids = check_ids(tokens, self._vocab)
-        if not (type(last) is int or (isinstance(last, Integral) and not isinstance(last, bool))) or not 1 <= last <= len(ids):
+        if isinstance(last, bool) or not isinstance(last, Integral) or not 1 <= last <= len(ids):
             raise OptionError(f"last is {last!r}; expected 1 to {len(ids)}, the number of tokens")
         room = self._context - self._line.length
         if len(ids) > room:

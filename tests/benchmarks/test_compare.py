@@ -105,3 +105,22 @@ def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     done = CliRunner().invoke(compare.main, [str(tmp_path / "m.gguf"), "--peer", f"x={sys.executable}", "-o", str(tmp_path / "x.json")])
     assert done.exit_code == 1 and "m.gguf" in done.output
     assert not (tmp_path / "x.json").exists()
+
+
+def test_what_was_measured_before_a_peer_failed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, out = tiny.write(tmp_path / "m.gguf", embed=64, ff=96, layers=1), tmp_path / "x.json"
+    monkeypatch.setattr(compare, "version", lambda name: "1")
+    options = ["--test=pp8", "-t1", "-r1", f"--peer=x={tmp_path / 'none'}", f"-o{out}"]
+    done = CliRunner().invoke(compare.main, [str(model), *options])
+    assert done.exit_code == 1 and "none can't be run" in done.output
+    assert [answer["competitor"] for answer in json.loads(out.read_text("utf-8"))["answers"]] == ["localllm"]
+    again = CliRunner().invoke(compare.main, [str(model), *options])
+    assert again.exit_code == 2 and "there already" in again.output
+
+
+@pytest.mark.parametrize("text", ["nothing", "[]", "{}"])
+def test_a_file_that_is_no_record(tmp_path: Path, text: str) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"")
+    (tmp_path / "x.json").write_text(text)
+    done = CliRunner().invoke(compare.main, [str(tmp_path / "m.gguf"), "--merge", "-o", str(tmp_path / "x.json")])
+    assert done.exit_code == 1 and "no record" in done.output

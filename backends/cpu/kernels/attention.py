@@ -18,10 +18,9 @@ from numba.core.extending import intrinsic
 from localllm.backends.cpu.kernels.ir import (
     F32,
     FLOATS,
-    HALVES,
     I1,
     I16,
-    I64,
+    apart,
     fused,
     load,
     offset,
@@ -30,48 +29,11 @@ from localllm.backends.cpu.kernels.ir import (
     splat,
     store,
     unpack,
-    widen_half,
 )
 
 LOWEST = float32(-1e30)
 HIDDEN = float32(float("-inf"))
 """The score of a key that is not seen: its exp is exactly 0."""
-
-
-def _across(b: Any, address: Any, stride: Any, i: int) -> Any:
-    return offset(b, address, b.mul(stride, ir.Constant(I64, i)))
-
-
-def grid_fma(vectors: int) -> Any:
-    """An intrinsic (acc, p, p_stride, q, q_stride) on a grid of vectors: acc[i*vectors + j] += v_j * x_i, with v_j the 16 halves at
-    p + j*p_stride and x_i the float at q + i*q_stride."""
-
-    @intrinsic
-    def f(typing: Any, acc: Any, p: Any, p_stride: Any, q: Any, q_stride: Any) -> Any:
-        def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            v = [widen_half(b, load(b, _across(b, args[1], args[2], j), HALVES.ll)) for j in range(vectors)]
-            x = [splat(b, load(b, _across(b, args[3], args[4], i), F32), 16) for i in range(acc.count // vectors)]
-            old = unpack(b, args[0])
-            return pack(b, [fused(b, v[n % vectors], x[n // vectors], old[n]) for n in range(acc.count)])
-
-        return acc(acc, *[types.int64] * 4), generate
-
-    return f
-
-
-def grid_store(vectors: int) -> Any:
-    """An intrinsic (address, stride, acc): vector i*vectors + j to address + i*stride + 64*j."""
-
-    @intrinsic
-    def f(typing: Any, address: Any, stride: Any, acc: Any) -> Any:
-        def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            for n, value in enumerate(unpack(b, args[2])):
-                store(b, value, offset(b, _across(b, args[0], args[1], n // vectors), 64 * (n % vectors)))
-            return context.get_dummy_value()
-
-        return types.none(types.int64, types.int64, acc), generate
-
-    return f
 
 
 def _chosen(b: Any, bits: Any) -> Any:
@@ -80,16 +42,16 @@ def _chosen(b: Any, bits: Any) -> Any:
 
 
 def _rows_update(heads: int, b: Any, acc: Any, q: Any, q_stride: Any, p: Any) -> tuple[list[Any], list[Any]]:
-    """acc[i*columns + j] + v_i * x_j, and acc, with v_i the vector at q + i*q_stride and x_j the float at p + 4*j."""
+    """acc[j*heads + i] + v_i * x_j, and acc, with v_i the vector at q + i*q_stride and x_j the float at p + 4*j."""
     old = unpack(b, acc)
     columns = len(old) // heads
-    v = [load(b, _across(b, q, q_stride, i), FLOATS.ll) for i in range(heads)]
+    v = [load(b, apart(b, q, q_stride, i), FLOATS.ll) for i in range(heads)]
     x = [splat(b, load(b, offset(b, p, 4 * j), F32), 16) for j in range(columns)]
-    return [fused(b, v[n // columns], x[n % columns], a) for n, a in enumerate(old)], old
+    return [fused(b, v[n % heads], x[n // heads], a) for n, a in enumerate(old)], old
 
 
 def rows_fma(heads: int) -> Any:
-    """An intrinsic (acc, q, q_stride, p) for vectors of queries of some heads: acc[i*columns + j] += v_i * x_j, with v_i the vector at
+    """An intrinsic (acc, q, q_stride, p) for vectors of queries of some heads: acc[j*heads + i] += v_i * x_j, with v_i the vector at
     q + i*q_stride and x_j the float at p + 4*j."""
 
     @intrinsic
@@ -119,7 +81,7 @@ def rows_fma_seen(heads: int) -> Any:
 
 def rows_merge(heads: int) -> Any:
     """An intrinsic (acc, factors, factors_stride, o, o_stride, bits): the vector at o + i*o_stride + 64*j becomes
-    acc[i*columns + j] * new_i + itself * old_i in the lanes whose bits are set. new_i and old_i are the vectors at
+    acc[j*heads + i] * new_i + itself * old_i in the lanes whose bits are set. new_i and old_i are the vectors at
     factors + i*factors_stride and behind it."""
 
     @intrinsic
@@ -128,12 +90,12 @@ def rows_merge(heads: int) -> Any:
             tile, columns = unpack(b, args[0]), acc.count // heads
             seen = _chosen(b, args[5])
             for i in range(heads):
-                factor = _across(b, args[1], args[2], i)
+                factor = apart(b, args[1], args[2], i)
                 new, old = load(b, factor, FLOATS.ll), load(b, offset(b, factor, 64), FLOATS.ll)
                 for j in range(columns):
-                    at = offset(b, _across(b, args[3], args[4], i), 64 * j)
+                    at = offset(b, apart(b, args[3], args[4], i), 64 * j)
                     before = load(b, at, FLOATS.ll)
-                    store(b, b.select(seen, fused(b, tile[i * columns + j], new, b.fmul(before, old)), before), at)
+                    store(b, b.select(seen, fused(b, tile[j * heads + i], new, b.fmul(before, old)), before), at)
             return context.get_dummy_value()
 
         return types.none(acc, *[types.int64] * 5), generate

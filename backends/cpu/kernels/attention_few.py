@@ -12,7 +12,8 @@ from typing import Any
 from numba import float32
 
 from localllm.backends.cpu.arguments import ATTEND
-from localllm.backends.cpu.kernels.attention import HIDDEN, LOWEST, grid_fma, grid_store, tile_rescaled
+from localllm.backends.cpu.kernels.attention import HIDDEN, LOWEST, tile_rescaled
+from localllm.backends.cpu.kernels.grid import grid_fma, grid_store
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import AHEAD, FLOATS, TARGET
 from localllm.backends.cpu.kernels.maths import decay
@@ -37,7 +38,7 @@ def _scores(heads: int) -> Any:
     vectors = _vectors(heads)
     start, update, store, fetch = (
         zeros(FLOATS, vectors * heads),
-        grid_fma(vectors),
+        grid_fma("F16", vectors),
         grid_store(vectors),
         prefetcher(vectors // 2 if AHEAD else 0),
     )
@@ -54,7 +55,7 @@ def _scores(heads: int) -> Any:
                 p += 32
                 x += 4
                 ahead += 32 * vectors
-            store(s + 64 * i, 4 * TILE, acc)
+            store(acc, s + 64 * i, 4 * TILE)
 
     return scores
 
@@ -86,7 +87,7 @@ def _values(heads: int, vectors: int) -> Any:
     much memory is asked for from ``ahead`` on."""
     start, update, store, fetch = (
         zeros(FLOATS, heads * vectors),
-        grid_fma(vectors),
+        grid_fma("F16", vectors),
         grid_store(vectors),
         prefetcher((vectors + 1) // 2 if AHEAD else 0),
     )
@@ -100,7 +101,7 @@ def _values(heads: int, vectors: int) -> Any:
             v += step
             p += 4
             ahead += 32 * vectors
-        store(o, o_stride, acc)
+        store(acc, o, o_stride)
 
     return values
 

@@ -12,7 +12,6 @@ from localllm.backends.cpu.arguments import ATTEND, MANY_HEADS
 from localllm.backends.cpu.kernels.attention import (
     HIDDEN,
     LOWEST,
-    grid_store,
     rows_fma,
     rows_fma_seen,
     rows_merge,
@@ -20,6 +19,7 @@ from localllm.backends.cpu.kernels.attention import (
     tile_sum,
     tile_turned,
 )
+from localllm.backends.cpu.kernels.grid import grid_store
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import AHEAD, FLOATS, TARGET
 from localllm.backends.cpu.kernels.maths import decay
@@ -82,7 +82,7 @@ def _scores(heads: int) -> Any:
                     x += _ROW
                     at += 64
                     ahead += 4 * columns
-                store(s + _ROW * (16 * b + c), _S, acc)
+                store(acc, s + _ROW * (16 * b + c), _S)
 
     return scores
 

@@ -8,7 +8,6 @@ from typing import Any
 from localllm.backends.cpu.arguments_matmul import EXPERTS
 from localllm.backends.cpu.kernels.floats import group_of as floats_group
 from localllm.backends.cpu.kernels.groups import group_of
-from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import stack
 from localllm.backends.cpu.kernels.vec import fma, ld_f, ld_f32, ld_i64, sp_f, st_f
@@ -21,13 +20,7 @@ def _column(name: str) -> tuple[Any, int]:
     """(w, records, x, x_bytes, init, init_stride, out, out_stride) for 64 rows x one column; bytes of 64 rows of one record."""
     if name in FLOATS:
         return floats_group(name, 1), GROUP * FLOATS[name]
-    group = group_of(LAYOUTS[name], 1)
-
-    @helper
-    def column(w: int, records: int, x: int, x_bytes: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
-        group(w, records, x, init, init_stride, out, out_stride)
-
-    return column, LAYOUTS[name].record_bytes
+    return group_of(LAYOUTS[name], 1), LAYOUTS[name].record_bytes
 
 
 def rows(name: str) -> Callable[..., None]:

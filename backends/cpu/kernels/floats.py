@@ -9,14 +9,15 @@ from typing import Any
 
 from localllm.backends.cpu.arguments_matmul import MATMUL
 from localllm.backends.cpu.kernels.grid import grid_fma, grid_load, grid_plus, grid_store
+from localllm.backends.cpu.kernels.groups import by_groups
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import AHEAD, TARGET
 from localllm.backends.cpu.kernels.ir import FLOATS as VECTOR
-from localllm.backends.cpu.kernels.sync import span, take
+from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import prefetcher, zeros
 from localllm.backends.cpu.kernels.vec import ld_bf, ld_f, ld_h, ld_i64, st_f
-from localllm.backends.cpu.layout import FLOATS, SPAN
-from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES, THREADS
+from localllm.backends.cpu.layout import FLOATS, GROUP, SPAN
+from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES
 
 _W, _COLUMNS, _X, _X_STRIDE, _INIT, _INIT_STRIDE, _OUT, _OUT_STRIDE, _GROUPS, _ROWS = MATMUL.offsets
 _AT_ONCE = 4
@@ -38,7 +39,7 @@ def _tiles(n: int) -> int:
 def group_of(name: str, n: int) -> Any:
     """(w, columns, x, x_stride, init, init_stride, out, out_stride): 64 rows x n columns, n at most 4."""
     size, tiles = FLOATS[name], _tiles(n)
-    zero, multiply, finish = zeros(VECTOR, tiles * n), grid_fma(name, tiles, 16 * size), grid_plus(tiles)
+    zero, multiply, finish = zeros(VECTOR, tiles * n), grid_fma(name, tiles), grid_plus(tiles)
     ahead, fetch = AHEAD, prefetcher(size)
 
     @helper
@@ -49,7 +50,7 @@ def group_of(name: str, n: int) -> Any:
             for k in range(columns):
                 if ahead:
                     fetch(p + ahead)
-                acc = multiply(acc, p, x + 4 * k, x_stride)
+                acc = multiply(acc, p, 16 * size, x + 4 * k, x_stride)
                 p += 64 * size
             finish(acc, init + 64 * t, init_stride, out + 64 * t, out_stride)
 
@@ -58,27 +59,8 @@ def group_of(name: str, n: int) -> Any:
 
 def few(name: str, n: int) -> Callable[..., None]:
     """Kernel: n rows at a time; a piece of work is 64 outputs."""
-    group, size = group_of(name, n), FLOATS[name]
-
-    def run(args: int, state: int, counter: int, thread: int) -> None:
-        columns, x_stride = ld_i64(args + _COLUMNS), ld_i64(args + _X_STRIDE)
-        init_stride, out_stride = ld_i64(args + _INIT_STRIDE), ld_i64(args + _OUT_STRIDE)
-        count = (ld_i64(ld_i64(args + _ROWS)) + n - 1) // n
-        groups, threads = ld_i64(args + _GROUPS), ld_i64(state + 8 * THREADS)
-        g, last = span(thread, groups, threads)
-        while g < groups:
-            x = ld_i64(args + _X)
-            init, out = ld_i64(args + _INIT) + 256 * g, ld_i64(args + _OUT) + 256 * g
-            for _ in range(count):
-                group(ld_i64(args + _W) + g * columns * 64 * size, columns, x, x_stride, init, init_stride, out, out_stride)
-                x += n * x_stride
-                init += n * init_stride
-                out += n * out_stride
-            g += 1
-            if g == last:
-                g, last = span(threads + take(counter), groups, threads)
-
-    return run
+    kernel: Callable[..., None] = by_groups(group_of(name, n), GROUP * FLOATS[name], n, n)
+    return kernel
 
 
 def _widen(name: str) -> Any:
@@ -103,7 +85,7 @@ def _stretch() -> Any:
     between the first span of columns and the last."""
     n, tiles = _AT_ONCE, _tiles(_AT_ONCE)
     zero, again, keep = zeros(VECTOR, tiles * n), grid_load(tiles, n), grid_store(tiles)
-    multiply, finish = grid_fma("F32", tiles, 64 * SPAN), grid_plus(tiles)
+    multiply, finish = grid_fma("F32", tiles), grid_plus(tiles)
 
     @helper
     def stretch(
@@ -115,7 +97,7 @@ def _stretch() -> Any:
                 acc = again(out + 64 * t, out_stride)
             p = u + 64 * SPAN * t
             for k in range(columns):
-                acc = multiply(acc, p + 64 * k, x + 4 * k, x_stride)
+                acc = multiply(acc, p + 64 * k, 64 * SPAN, x + 4 * k, x_stride)
             if last:
                 finish(acc, init + 64 * t, init_stride, out + 64 * t, out_stride)
             else:

@@ -15,7 +15,7 @@ from localllm.backends.cpu.kernels.ir import (
     FLOATS,
     HALVES,
     I16,
-    I64,
+    apart,
     fused,
     load,
     offset,
@@ -35,30 +35,28 @@ WIDENED: dict[str, Callable[[Any, Any], Any]] = {
 """Loads of 16 values as float32."""
 
 
-def _at(b: Any, base: Any, stride: Any, j: int) -> Any:
-    return offset(b, base, b.mul(stride, ir.Constant(I64, j)))
-
-
 def _places(b: Any, m: int, base: Any, stride: Any, count: int) -> list[Any]:
     """Addresses of 16 floats for each vector of a grid: tiles side by side, rows a stride apart."""
     n = count // m
-    rows = [_at(b, base, stride, j) for j in range(n)]
+    rows = [apart(b, base, stride, j) for j in range(n)]
     return [offset(b, rows[j], 64 * t) for t in range(m) for j in range(n)]
 
 
-def grid_fma(kind: str, m: int, gap: int) -> Any:
-    """An intrinsic (acc, w, x, x_stride): vector (t, j) += the 16 values of that format at w + t*gap, times the float at x + j*x_stride."""
+def grid_fma(kind: str, m: int) -> Any:
+    """An intrinsic (acc, w, gap, x, x_stride): vector (t, j) += the 16 values of that format at w + t*gap, times the float at
+    x + j*x_stride."""
     widened = WIDENED[kind]
 
     @intrinsic
-    def f(typing: Any, acc: Any, w: Any, x: Any, x_stride: Any) -> Any:
+    def f(typing: Any, acc: Any, w: Any, gap: Any, x: Any, x_stride: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            n = acc.count // m
-            columns = [splat(b, load(b, _at(b, args[2], args[3], j), F32), 16) for j in range(n)]
-            weights = [widened(b, offset(b, args[1], t * gap)) for t in range(m)]
-            return pack(b, [fused(b, weights[i // n], columns[i % n], a) for i, a in enumerate(unpack(b, args[0]))])
+            n, old = acc.count // m, unpack(b, args[0])
+            weights = [widened(b, apart(b, args[1], args[2], t)) for t in range(m)]
+            columns = [splat(b, load(b, apart(b, args[3], args[4], j), F32), 16) for j in range(n)]
+            new = {(t, j): fused(b, weights[t], columns[j], old[t * n + j]) for j in range(n) for t in range(m)}
+            return pack(b, [new[t, j] for t in range(m) for j in range(n)])
 
-        return acc(acc, *[types.int64] * 3), generate
+        return acc(acc, *[types.int64] * 4), generate
 
     return f
 

@@ -1,4 +1,5 @@
-"""64 rows of a packed matrix times a few columns, unpacked while they are multiplied; and the steps of a block that all products share."""
+"""64 rows of a packed matrix times a few columns, unpacked while they are multiplied; the steps of a block that all products share; and how
+groups of rows are handed out."""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ from typing import Any
 
 from numba import njit
 
+from localllm.backends.cpu.arguments_matmul import MATMUL
 from localllm.backends.cpu.kernels.codes import dotter
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import AHEAD, FLOATS, INTS, TARGET
 from localllm.backends.cpu.kernels.scales import scales_of
+from localllm.backends.cpu.kernels.sync import span, take
 from localllm.backends.cpu.kernels.tile import (
     broadcaster,
     half_of,
@@ -23,8 +26,11 @@ from localllm.backends.cpu.kernels.tile import (
     tile_store,
     zeros,
 )
+from localllm.backends.cpu.kernels.vec import ld_i64
 from localllm.backends.cpu.layout import X_BLOCK, X_C8, X_C16, X_C32A, X_C32B, X_C128, X_STEP, X_SUM, X_SUM_A, Layout
+from localllm.backends.cpu.records import THREADS
 
+_W, _RECORDS, _X, _X_BYTES, _INIT, _INIT_STRIDE, _OUT, _OUT_STRIDE, _GROUPS, _ROWS = MATMUL.offsets
 _TURN = 256
 """Values of a row that are multiplied before the next tile has its turn: few enough for their weights to stay in the first cache."""
 _STARTS = {0: 0, 8: X_C8, 16: X_C16, 32: X_C32A, 64: X_C32A, 128: X_C128}
@@ -97,7 +103,7 @@ def _stepper(layout: Layout, n: int) -> Any:
 
 
 def group_of(layout: Layout, n: int) -> Any:
-    """(w, records, x, init, init_stride, out, out_stride): 64 rows x n columns, n at most FEW."""
+    """(w, records, x, x_bytes, init, init_stride, out, out_stride): 64 rows x n columns, n at most FEW."""
     return _group_at_once(layout, n) if n <= (2 if TARGET.vnni512 else 1) else _group_in_turn(layout, n)
 
 
@@ -108,7 +114,7 @@ def _group_at_once(layout: Layout, n: int) -> Any:
     ahead, fetch = AHEAD, prefetcher(sub // 64)
 
     @helper
-    def group(w: int, records: int, x: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
+    def group(w: int, records: int, x: int, x_bytes: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
         a0 = zero()
         a1 = zero()
         a2 = zero()
@@ -139,7 +145,7 @@ def _group_in_turn(layout: Layout, n: int) -> Any:
     step, record = max(1, _TURN // layout.qk), layout.record_bytes
 
     @helper
-    def group(w: int, records: int, x: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
+    def group(w: int, records: int, x: int, x_bytes: int, init: int, init_stride: int, out: int, out_stride: int) -> None:
         sums = stack(2048)
         for t in range(4):
             tile_store(sums + 64 * n * t, 64, zero())
@@ -179,3 +185,28 @@ def _turn(layout: Layout, n: int) -> Any:
         return acc
 
     return turn
+
+
+def by_groups(group: Any, group_bytes: int, n: int, tile: int) -> Any:
+    """A kernel (MATMUL) for few rows, of (w, records, x, x_bytes, init, init_stride, out, out_stride) for 64 outputs x n rows, which are a
+    piece of work. ``group_bytes``: of 64 rows of one record of the matrix; ``tile``: n rows of activations are so many times x_bytes."""
+
+    def run(args: int, state: int, counter: int, thread: int) -> None:
+        records, x_bytes = ld_i64(args + _RECORDS), ld_i64(args + _X_BYTES)
+        init_stride, out_stride = ld_i64(args + _INIT_STRIDE), ld_i64(args + _OUT_STRIDE)
+        tiles = (ld_i64(ld_i64(args + _ROWS)) + n - 1) // n
+        groups, threads = ld_i64(args + _GROUPS), ld_i64(state + 8 * THREADS)
+        g, last = span(thread, groups, threads)
+        while g < groups:
+            x = ld_i64(args + _X)
+            init, out = ld_i64(args + _INIT) + 256 * g, ld_i64(args + _OUT) + 256 * g
+            for _ in range(tiles):
+                group(ld_i64(args + _W) + g * records * group_bytes, records, x, x_bytes, init, init_stride, out, out_stride)
+                x += tile * x_bytes
+                init += n * init_stride
+                out += n * out_stride
+            g += 1
+            if g == last:
+                g, last = span(threads + take(counter), groups, threads)
+
+    return run

@@ -84,6 +84,11 @@ def offset(b: Any, address: Any, n: int | Any) -> Any:
     return b.add(address, n)
 
 
+def apart(b: Any, address: Any, stride: Any, j: int) -> Any:
+    """address + j*stride."""
+    return offset(b, address, b.mul(stride, ir.Constant(I64, j)))
+
+
 def load(b: Any, address: Any, element: Any) -> Any:
     """An unaligned load."""
     return b.load(pointer(b, address, element), align=1)

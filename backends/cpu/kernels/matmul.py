@@ -15,15 +15,15 @@ from numba import njit
 
 from localllm.backends.cpu.arguments_matmul import MATMUL
 from localllm.backends.cpu.kernels.codes import dotter, unpacker
-from localllm.backends.cpu.kernels.groups import adder, group_of, starter
+from localllm.backends.cpu.kernels.groups import adder, by_groups, group_of, starter
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import FLOATS
 from localllm.backends.cpu.kernels.scales import scales_of
-from localllm.backends.cpu.kernels.sync import span, take
+from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import tile_plus, zeros
 from localllm.backends.cpu.kernels.vec import ld_f, ld_i64, st_f
 from localllm.backends.cpu.layout import LAYOUTS, MANY, X_BLOCK, Layout
-from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES, THREADS
+from localllm.backends.cpu.records import SCRATCH, SCRATCH_BYTES
 
 _W, _RECORDS, _X, _X_BYTES, _INIT, _INIT_STRIDE, _OUT, _OUT_STRIDE, _GROUPS, _ROWS = MATMUL.offsets
 _MICRO = MANY // 2
@@ -33,27 +33,8 @@ _MICRO = MANY // 2
 def few(name: str, n: int) -> Callable[..., None]:
     """Kernel: column tiles of n; a piece of work is 64 rows."""
     layout = LAYOUTS[name]
-    group, record = group_of(layout, n), layout.record_bytes
-
-    def run(args: int, state: int, counter: int, thread: int) -> None:
-        records, x_bytes = ld_i64(args + _RECORDS), ld_i64(args + _X_BYTES)
-        init_stride, out_stride = ld_i64(args + _INIT_STRIDE), ld_i64(args + _OUT_STRIDE)
-        tiles = (ld_i64(ld_i64(args + _ROWS)) + n - 1) // n
-        groups, threads = ld_i64(args + _GROUPS), ld_i64(state + 8 * THREADS)
-        g, last = span(thread, groups, threads)
-        while g < groups:
-            x = ld_i64(args + _X)
-            init, out = ld_i64(args + _INIT) + 256 * g, ld_i64(args + _OUT) + 256 * g
-            for _ in range(tiles):
-                group(ld_i64(args + _W) + g * records * record, records, x, init, init_stride, out, out_stride)
-                x += x_bytes
-                init += n * init_stride
-                out += n * out_stride
-            g += 1
-            if g == last:
-                g, last = span(threads + take(counter), groups, threads)
-
-    return run
+    kernel: Callable[..., None] = by_groups(group_of(layout, n), layout.record_bytes, n, 1)
+    return kernel
 
 
 def unpacker_of(layout: Layout) -> Any:

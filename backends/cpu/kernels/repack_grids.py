@@ -81,82 +81,81 @@ def _signs(bits: Any, o: int) -> None:
     st_i(o + 128, low | shl(_sign_pairs(shr(bits, 16)), 4) | shl(_sign_pairs(shr(bits, 24)), 6))
 
 
-def iq2_xxs(name: str) -> Any:
-    """Two words a group: four entries; signs and scale."""
+def _in_eight(name: str, one: Any) -> Any:
+    """A packer of superblocks that begin with d, from one of their 8 sub-records: (s, stride, rows, j, p, q), the j-th to its tile at p and
+    its scales at q."""
     layout = LAYOUTS[name]
     head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
-    eights = _eights(name, 256, IQ2[:3])
 
     @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         st_half(o + 32 * g, halves16(s, stride, rows))
-        low = sp_i(int32(255))
         o += head
         for j in range(8):
-            w = words16(s + 2 + 8 * j, stride, rows)
-            top = words16(s + 6 + 8 * j, stride, rows)
-            p = o + tile_bytes * g
-            eights(w & low, shr(w, 8) & low, shr(w, 16) & low, shr(w, 24), p)
-            _signs(_parities(top), p)
-            st_b16(o + at + 16 * g, to_b16(_odd(shr(top, 28))))
+            one(s, stride, rows, j, o + tile_bytes * g, o + at + 16 * g)
             o += sub
 
     return tile
+
+
+@helper
+def _two_scales(bits: Any, q: int) -> None:
+    """Two scales of 4 bits each to those of the first and of the last 16 values."""
+    st_b16(q, to_b16(_odd(bits)))
+    st_b16(q + 64, to_b16(_odd(shr(bits, 4))))
+
+
+def iq2_xxs(name: str) -> Any:
+    """Two words a group: four entries; signs and scale."""
+    eights = _eights(name, 256, IQ2[:3])
+
+    @helper
+    def one(s: int, stride: int, rows: int, j: int, p: int, q: int) -> None:
+        low = sp_i(int32(255))
+        w = words16(s + 2 + 8 * j, stride, rows)
+        top = words16(s + 6 + 8 * j, stride, rows)
+        eights(w & low, shr(w, 8) & low, shr(w, 16) & low, shr(w, 24), p)
+        _signs(_parities(top), p)
+        st_b16(q, to_b16(_odd(shr(top, 28))))
+
+    return _in_eight(name, one)
 
 
 def iq2_xs(name: str) -> Any:
     """A word for two entries with their signs; two scales in a byte."""
-    layout = LAYOUTS[name]
-    head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
     eights = _eights(name, 512, IQ2[:3])
 
     @helper
-    def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
-        st_half(o + 32 * g, halves16(s, stride, rows))
+    def one(s: int, stride: int, rows: int, j: int, p: int, q: int) -> None:
         low = sp_i(int32(511))
-        o += head
-        for j in range(8):
-            w = words16(s + 2 + 8 * j, stride, rows)
-            v = words16(s + 6 + 8 * j, stride, rows)
-            p = o + tile_bytes * g
-            eights(w & low, shr(w, 16) & low, v & low, shr(v, 16) & low, p)
-            signs = _parity(shr(w, 9)) | shl(_parity(shr(w, 25)), 8) | shl(_parity(shr(v, 9)), 16)
-            _signs(signs | shl(_parity(shr(v, 25)), 24), p)
-            scales = u8_to_i(bytes16(s + 66 + j, stride, rows))
-            st_b16(o + at + 16 * g, to_b16(_odd(scales)))
-            st_b16(o + at + 64 + 16 * g, to_b16(_odd(shr(scales, 4))))
-            o += sub
+        w = words16(s + 2 + 8 * j, stride, rows)
+        v = words16(s + 6 + 8 * j, stride, rows)
+        eights(w & low, shr(w, 16) & low, v & low, shr(v, 16) & low, p)
+        signs = _parity(shr(w, 9)) | shl(_parity(shr(w, 25)), 8) | shl(_parity(shr(v, 9)), 16)
+        _signs(signs | shl(_parity(shr(v, 25)), 24), p)
+        _two_scales(u8_to_i(bytes16(s + 66 + j, stride, rows)), q)
 
-    return tile
+    return _in_eight(name, one)
 
 
 def iq2_s(name: str) -> Any:
     """Entries of 8 bits and two more elsewhere, signs of their own; two scales in a byte."""
-    layout = LAYOUTS[name]
-    head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
     eights = _eights(name, 1024, IQ2[:3])
 
     @helper
-    def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
-        st_half(o + 32 * g, halves16(s, stride, rows))
+    def one(s: int, stride: int, rows: int, j: int, p: int, q: int) -> None:
         low = sp_i(int32(0xFF))
         top = sp_i(int32(0x300))
-        o += head
-        for j in range(8):
-            w = words16(s + 2 + 4 * j, stride, rows)
-            h = shl(u8_to_i(bytes16(s + 66 + j, stride, rows)), 8)
-            p = o + tile_bytes * g
-            a = (w & low) | (h & top)
-            b = (shr(w, 8) & low) | (shr(h, 2) & top)
-            c = (shr(w, 16) & low) | (shr(h, 4) & top)
-            eights(a, b, c, shr(w, 24) | (shr(h, 6) & top), p)
-            _signs(words16(s + 34 + 4 * j, stride, rows), p)
-            scales = u8_to_i(bytes16(s + 74 + j, stride, rows))
-            st_b16(o + at + 16 * g, to_b16(_odd(scales)))
-            st_b16(o + at + 64 + 16 * g, to_b16(_odd(shr(scales, 4))))
-            o += sub
+        w = words16(s + 2 + 4 * j, stride, rows)
+        h = shl(u8_to_i(bytes16(s + 66 + j, stride, rows)), 8)
+        a = (w & low) | (h & top)
+        b = (shr(w, 8) & low) | (shr(h, 2) & top)
+        c = (shr(w, 16) & low) | (shr(h, 4) & top)
+        eights(a, b, c, shr(w, 24) | (shr(h, 6) & top), p)
+        _signs(words16(s + 34 + 4 * j, stride, rows), p)
+        _two_scales(u8_to_i(bytes16(s + 74 + j, stride, rows)), q)
 
-    return tile
+    return _in_eight(name, one)
 
 
 def _fours(name: str, entries: int, values: Sequence[int]) -> Any:
@@ -186,23 +185,17 @@ def _fours(name: str, entries: int, values: Sequence[int]) -> Any:
 
 def iq3_xxs(name: str) -> Any:
     """Entries in bytes; a word of signs and scale for each group."""
-    layout = LAYOUTS[name]
-    head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
     fours = _fours(name, 256, IQ3_XXS[:8])
 
     @helper
-    def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
-        st_half(o + 32 * g, halves16(s, stride, rows))
-        o += head
-        for j in range(8):
-            low = words16(s + 2 + 8 * j, stride, rows)
-            high = words16(s + 6 + 8 * j, stride, rows)
-            top = words16(s + 66 + 4 * j, stride, rows)
-            fours(low, high, low, _parities(top), o + tile_bytes * g)
-            st_b16(o + at + 16 * g, to_b16(_odd(shr(top, 28))))
-            o += sub
+    def one(s: int, stride: int, rows: int, j: int, p: int, q: int) -> None:
+        low = words16(s + 2 + 8 * j, stride, rows)
+        high = words16(s + 6 + 8 * j, stride, rows)
+        top = words16(s + 66 + 4 * j, stride, rows)
+        fours(low, high, low, _parities(top), p)
+        st_b16(q, to_b16(_odd(shr(top, 28))))
 
-    return tile
+    return _in_eight(name, one)
 
 
 def iq3_s(name: str) -> Any:

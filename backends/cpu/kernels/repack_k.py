@@ -38,25 +38,8 @@ def _super_scales(name: str) -> Any:
     return scales
 
 
-def q4_k(name: str) -> Any:
-    layout = LAYOUTS[name]
-    scales, head, sub, tile_bytes = _super_scales(name), layout.head, layout.sub_bytes, layout.tile_bytes
-
-    @helper
-    def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
-        scales(s, stride, rows, o, g)
-        o += head + tile_bytes * g
-        for p in range(4):
-            low = words4(s + 16 + 32 * p, stride, rows)
-            high = words4(s + 32 + 32 * p, stride, rows)
-            nibble_words(low, high, False, o)
-            nibble_words(low, high, True, o + sub)
-            o += 2 * sub
-
-    return tile
-
-
-def q5_k(name: str) -> Any:
+def _four_bits(name: str, quants: int, fifth: bool) -> Any:
+    """A packer of 64 values in every 32 bytes from ``quants`` on; a fifth bit of each stands between these and the scales."""
     layout = LAYOUTS[name]
     scales, head, sub, tile_bytes = _super_scales(name), layout.head, layout.sub_bytes, layout.tile_bytes
 
@@ -67,15 +50,24 @@ def q5_k(name: str) -> Any:
         high_a = words4(s + 16, stride, rows)
         high_b = words4(s + 32, stride, rows)
         for p in range(4):
-            low = words4(s + 48 + 32 * p, stride, rows)
-            high = words4(s + 64 + 32 * p, stride, rows)
+            low = words4(s + quants + 32 * p, stride, rows)
+            high = words4(s + quants + 16 + 32 * p, stride, rows)
             nibble_words(low, high, False, o)
             nibble_words(low, high, True, o + sub)
-            st_i(o + 256, plane_of(high_a, high_b, 2 * p))
-            st_i(o + sub + 256, plane_of(high_a, high_b, 2 * p + 1))
+            if fifth:
+                st_i(o + 256, plane_of(high_a, high_b, 2 * p))
+                st_i(o + sub + 256, plane_of(high_a, high_b, 2 * p + 1))
             o += 2 * sub
 
     return tile
+
+
+def q4_k(name: str) -> Any:
+    return _four_bits(name, 16, False)
+
+
+def q5_k(name: str) -> Any:
+    return _four_bits(name, 48, True)
 
 
 def q6_k(name: str) -> Any:

@@ -17,6 +17,7 @@ from localllm.backends.cpu.kernels.ir import (
     I32,
     I64,
     INTS,
+    apart,
     call,
     constant,
     fused,
@@ -27,10 +28,6 @@ from localllm.backends.cpu.kernels.ir import (
     store,
     unpack,
 )
-
-
-def _at(b: Any, base: Any, stride: Any, j: int) -> Any:
-    return offset(b, base, b.mul(stride, ir.Constant(I64, j)))
 
 
 def zeros(kind: Any, n: int) -> Any:
@@ -50,7 +47,7 @@ def loader(kind: Any, n: int) -> Any:
     @intrinsic
     def f(typing: Any, p: Any, stride: Any) -> Any:
         def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
-            return pack(b, [load(b, _at(b, args[0], args[1], j), kind.ll) for j in range(n)])
+            return pack(b, [load(b, apart(b, args[0], args[1], j), kind.ll) for j in range(n)])
 
         return types.UniTuple(kind, n)(types.int64, types.int64), generate
 
@@ -96,7 +93,7 @@ def tile_store(typing: Any, p: Any, stride: Any, tile: Any) -> Any:
 
     def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
         for j, value in enumerate(unpack(b, args[2])):
-            store(b, value, _at(b, args[0], args[1], j))
+            store(b, value, apart(b, args[0], args[1], j))
         return context.get_dummy_value()
 
     return types.none(types.int64, types.int64, tile), generate
@@ -109,7 +106,7 @@ def tile_fma(typing: Any, acc: Any, v: Any, p: Any, stride: Any) -> Any:
     def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
         out = []
         for j, a in enumerate(unpack(b, args[0])):
-            x = splat(b, load(b, _at(b, args[2], args[3], j), F32), 16)
+            x = splat(b, load(b, apart(b, args[2], args[3], j), F32), 16)
             out.append(fused(b, args[1], x, a))
         return pack(b, out)
 
@@ -136,8 +133,8 @@ def tile_plus(typing: Any, acc: Any, init: Any, init_stride: Any, out: Any, out_
 
     def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
         for j, a in enumerate(unpack(b, args[0])):
-            start = load(b, _at(b, args[1], args[2], j), FLOATS.ll)
-            store(b, b.fadd(a, start), _at(b, args[3], args[4], j))
+            start = load(b, apart(b, args[1], args[2], j), FLOATS.ll)
+            store(b, b.fadd(a, start), apart(b, args[3], args[4], j))
         return context.get_dummy_value()
 
     return types.none(acc, *[types.int64] * 4), generate

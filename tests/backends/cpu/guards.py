@@ -76,7 +76,7 @@ def matrix(driver: Driver, rng: np.random.Generator) -> None:
     """Packing, embedding, quantising and products of every format."""
     for kind in (*FLOATS, *LAYOUTS):
         columns = {1: 37, 32: 96, 64: 192, 128: 384}.get(by_name(kind).block_size, 256)
-        for rows in (1, 77):
+        for rows in (1, 17, 77):
             packed = matrices.pack(driver, kind, matrices.blocks(kind, rows, columns))
             matrices.embed(driver, packed, list(range(rows)))
             for count in (1, 9):

@@ -50,12 +50,14 @@ KERNELS: list[KernelId] = [
     ("repack", "floats", "F16"),
     ("load", "load"),
 ]
-INNER_LOOPS = [
-    ("attention_few", "attend_few", 6),
-    ("attention_few", "attend_few", 7),
-    ("attention_many", "attend_many"),
-    ("floats", "many", "F16"),
-]
+INNER_LOOPS: dict[KernelId, int] = {
+    ("attention_few", "attend_few", 6): 2,
+    ("attention_few", "attend_few", 7): 2,
+    ("attention_many", "attend_many"): 2,
+    ("floats", "many", "F16"): 1,
+    ("matmul", "few", "Q4_K", 8): 1,
+}
+"""Kernels whose innermost loops have to keep all sums in registers, and how many such loops there are at least."""
 _FLAGS = re.compile(
     r"\b(?:f(?:add|sub|mul|div|rem|neg|cmp)|call|select|phi)\s+(?:\w+ )*?(?:fast|reassoc|contract|nnan|ninf|nsz|arcp|afn)\b"
 )
@@ -112,7 +114,7 @@ def test_inner_loops_keep_to_registers(i: KernelId) -> None:
     text = assembly(_factory(i), symbol(i), kernels().machine())
     loops = [m[0] for m in re.finditer(r"^(\.LBB\w+):\n(?:(?!\.LBB\w+:).*\n)*?\tj\w+\t\1\n", text, re.MULTILINE)]
     inner = [loop for loop in loops if len(re.findall(r"vfmadd\w+ps", loop)) >= 12]
-    assert inner
+    assert len(inner) >= INNER_LOOPS[i]
     assert not [loop for loop in inner if "(%rsp" in loop]
 
 
