@@ -105,7 +105,7 @@ def multiply(driver: Driver, matrix: Packed, x: Register, n: int, init: Register
     floats = matrix.layout in FLOATS
     address, stride = (x.address, x.stride) if floats else (quantise(driver, x, n)[0], activation_bytes(matrix.columns, n))
     module = "floats" if floats else "matmul"
-    kernel = (module, "many", matrix.layout) if n == MANY else (module, "few", matrix.layout, n)
+    kernel = (module, "many", matrix.layout) if n == MANY else (module, "few", matrix.layout, min(n, 4) if floats else n)
     start = init.words("init") if init else {"init": driver.address(np.zeros(padded(matrix.rows)), np.float32), "init_stride": 0}
     words = {"w": matrix.address, "records": matrix.records, "x": address, "x_bytes": stride, "groups": matrix.groups, **start}
     scratch = 4 * GROUP * SPAN if floats else 4 * matrix.columns // 32 * LAYOUTS[matrix.layout].unpacked_bytes

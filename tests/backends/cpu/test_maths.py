@@ -55,7 +55,7 @@ def test_decay_is_accurate_beside_one(decay: Function) -> None:
     expected = np.exp(x.astype(np.float64))
     assert np.max(np.abs(decay(x) - expected)) < 2e-7
     seen = x > -87
-    # Where products are rounded before they are added, x less its multiple of ln 2 is less exact.
+    # Without fused products x / ln 2, up to 126, is rounded before its integer part goes: by 4e-6 at most.
     assert np.max(np.abs(decay(x) / expected - 1)[seen]) < (2e-6 if current().fma else 5e-6)
 
 
