@@ -1,8 +1,9 @@
 """How weights lie in memory: one packed form per storage format, read alike by one column and by many.
 
 Rows are taken in groups of 64, four tiles of 16, so that one instruction serves 16 outputs: 64 bytes hold 4 values of each of 16 rows.
-A record holds 64 rows x QK values: a head (scales of a superblock), then for every 32 values a sub-record: the values of tile 0..3, then
-their scales. Groups follow one another, each with its records in the order of the row. Rows are padded to 64 with scales of zero.
+A record holds 64 rows x QK values: a head (scales of a superblock), then for every 32 values a sub-record: scales, then the values of tile
+0..3, of each first those of their bits that stand apart. Kernels read in that order: processors are best at fetching one line of memory
+behind the other. Groups follow one another, each with its records in the order of the row. Rows are padded to 64 with scales of zero.
 
 A value is  (code - offset) * d  (+ m): codes are unsigned bytes once unpacked, d and m float32 exact products of what the file holds.
 """
@@ -43,6 +44,11 @@ class Layout:
     def sub_bytes(self) -> int:
         """Bytes of a sub-record: 64 rows x 32 values."""
         return 4 * self.tile_bytes + self.sub_scales
+
+    @property
+    def codes_at(self) -> int:
+        """Where the values of a sub-record begin: behind its scales."""
+        return self.sub_scales
 
     @property
     def record_bytes(self) -> int:

@@ -1,7 +1,6 @@
 """Packed values to unsigned bytes: for each way of packing a generator of the operands of one tile, 16 rows x 32 values.
 
-An operand is 64 bytes, 4 values (4t .. 4t+3) of each of 16 rows; generators yield (t, operand) in the order
-that loads are cheapest, t = 0..7.
+An operand is 64 bytes, 4 values (4t .. 4t+3) of each of 16 rows; generators yield (t, operand), t = 0..7 in the order that bytes lie in.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from numba import types
 from numba.core.extending import intrinsic
 
 from localllm.backends.cpu.kernels.dot import dot4, lookup
-from localllm.backends.cpu.kernels.ir import BYTES, I32, constant, load, offset, pack, shift, splat, store, unpack
+from localllm.backends.cpu.kernels.ir import BYTES, I32, constant, load, load_in_order, offset, pack, shift, splat, store, unpack
 
 IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
@@ -23,6 +22,11 @@ IQ3_S = (1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15)
 """The values that codes of 3 or 4 bits stand for; those of a grid's values have their sign in the highest bit."""
 
 Codes = Callable[[Any, Any], Iterator[tuple[int, Any]]]
+
+
+def _next(b: Any, w: Any, i: int = 0) -> Any:
+    """The i-th 64 bytes behind w: all of a tile are read in their order."""
+    return load_in_order(b, offset(b, w, 64 * i), BYTES.ll)
 
 
 def _mask(b: Any, x: Any, bits: int) -> Any:
@@ -36,7 +40,7 @@ def _placed(b: Any, x: Any, at: int, to: int, bits: int) -> Any:
 
 def _one(to: int) -> Codes:
     def codes(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
-        v = load(b, w, BYTES.ll)
+        v = _next(b, w)
         for t in range(8):
             yield t, _placed(b, v, t, to, 1)
 
@@ -46,7 +50,7 @@ def _one(to: int) -> Codes:
 def _two(to: int) -> Codes:
     def codes(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
         for i in range(2):
-            v = load(b, offset(b, w, 64 * i), BYTES.ll)
+            v = _next(b, w, i)
             for k in range(4):
                 yield 4 * i + k, _placed(b, v, 2 * k, to, 2)
 
@@ -57,8 +61,8 @@ def _three(to: int, third: int) -> Codes:
     """``to``: where the lower two bits go, ``third``: where the highest does."""
 
     def codes(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
-        plane = load(b, offset(b, w, 128), BYTES.ll)  # bit t of a byte belongs to operand t
-        for t, low in _two(to)(b, w):
+        plane = _next(b, w)  # bit t of a byte belongs to operand t
+        for t, low in _two(to)(b, offset(b, w, 64)):
             yield t, b.or_(low, _placed(b, plane, t, third, 1))
 
     return codes
@@ -66,26 +70,26 @@ def _three(to: int, third: int) -> Codes:
 
 def _nibbles(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
     for t in range(4):
-        v = load(b, offset(b, w, 64 * t), BYTES.ll)
+        v = _next(b, w, t)
         yield t, _mask(b, v, 15)
         yield t + 4, _mask(b, shift(b, v, -4), 15)
 
 
 def _five(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
-    fifth = load(b, offset(b, w, 256), BYTES.ll)  # bit t of a byte belongs to operand t
-    for t, low in _nibbles(b, w):
+    fifth = _next(b, w)  # bit t of a byte belongs to operand t
+    for t, low in _nibbles(b, offset(b, w, 64)):
         yield t, b.or_(low, _placed(b, fifth, t, 4, 1))
 
 
 def _six(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
-    high = [load(b, offset(b, w, 256 + 64 * i), BYTES.ll) for i in range(2)]  # bits 2k, 2k+1 belong to operand 4i + k
-    for t, low in _nibbles(b, w):
+    high = [_next(b, w, i) for i in range(2)]  # bits 2k, 2k+1 belong to operand 4i + k
+    for t, low in _nibbles(b, offset(b, w, 128)):
         yield t, b.or_(low, _placed(b, high[t // 4], 2 * (t % 4), 4, 2))
 
 
 def _bytes(b: Any, w: Any) -> Iterator[tuple[int, Any]]:
     for t in range(8):
-        yield t, load(b, offset(b, w, 64 * t), BYTES.ll)
+        yield t, _next(b, w, t)
 
 
 def _table(codes: Codes, values: Sequence[int], plus: int) -> Codes:

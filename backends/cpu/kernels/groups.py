@@ -110,7 +110,7 @@ def group_of(layout: Layout, n: int) -> Any:
 def _group_at_once(layout: Layout, n: int) -> Any:
     """The sums of all four tiles in registers."""
     step, zero, block = _stepper(layout, n), zeros(FLOATS, n), X_BLOCK * n
-    tile, values, sub, head, subs = layout.tile_bytes, 4 * layout.tile_bytes, layout.sub_bytes, layout.head, layout.qk // 32
+    tile, codes, sub, head, subs = layout.tile_bytes, layout.codes_at, layout.sub_bytes, layout.head, layout.qk // 32
     ahead, fetch = AHEAD, prefetcher(sub // 64)
 
     @helper
@@ -125,10 +125,10 @@ def _group_at_once(layout: Layout, n: int) -> Any:
             for _ in range(subs):
                 if ahead:
                     fetch(w + ahead)
-                a0 = step(a0, w, w + values, top, 0, x)
-                a1 = step(a1, w + tile, w + values, top, 1, x)
-                a2 = step(a2, w + 2 * tile, w + values, top, 2, x)
-                a3 = step(a3, w + 3 * tile, w + values, top, 3, x)
+                a0 = step(a0, w + codes, w, top, 0, x)
+                a1 = step(a1, w + codes + tile, w, top, 1, x)
+                a2 = step(a2, w + codes + 2 * tile, w, top, 2, x)
+                a3 = step(a3, w + codes + 3 * tile, w, top, 3, x)
                 w += sub
                 x += block
         tile_plus(a0, init, init_stride, out, out_stride)
@@ -165,7 +165,7 @@ def _group_in_turn(layout: Layout, n: int) -> Any:
 def _turn(layout: Layout, n: int) -> Any:
     """(acc, w, records, t, x) -> acc with some records of tile t. As many bytes behind them are fetched, a quarter in each turn."""
     step, block = _stepper(layout, n), X_BLOCK * n
-    tile, values, sub, head, subs = layout.tile_bytes, 4 * layout.tile_bytes, layout.sub_bytes, layout.head, layout.qk // 32
+    tile, codes, sub, head, subs = layout.tile_bytes, layout.codes_at, layout.sub_bytes, layout.head, layout.qk // 32
     record, quarter = layout.record_bytes, layout.record_bytes // (4 * subs)
     ahead, fetch = AHEAD, prefetcher(-(-quarter // 64))
 
@@ -179,7 +179,7 @@ def _turn(layout: Layout, n: int) -> Any:
                 if ahead:
                     fetch(f)
                     f += quarter
-                acc = step(acc, w + t * tile, w + values, top, t, x)
+                acc = step(acc, w + codes + t * tile, w, top, t, x)
                 w += sub
                 x += block
         return acc

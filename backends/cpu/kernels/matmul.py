@@ -40,9 +40,9 @@ def few(name: str, n: int) -> Callable[..., None]:
 def unpacker_of(layout: Layout) -> Any:
     """(sub, top, g, u): tile g of a sub-record to bytes and float scales; top: its record."""
     scales, values = scales_of(layout), unpacker(layout.codes)
-    tile, all_values, halves, mins, at = (
+    tile, codes, halves, mins, at = (
         layout.tile_bytes,
-        4 * layout.tile_bytes,
+        layout.codes_at,
         layout.halves,
         layout.mins,
         512 + 64 * (1 + layout.halves),
@@ -51,14 +51,14 @@ def unpacker_of(layout: Layout) -> Any:
 
     @njit(inline="always")
     def unpack(sub: int, top: int, g: int, u: int) -> None:
-        values(sub + tile * g, u)
-        st_f(u + 512, d0(sub + all_values, top, g))
+        values(sub + codes + tile * g, u)
+        st_f(u + 512, d0(sub, top, g))
         if halves:
-            st_f(u + 576, d1(sub + all_values, top, g))
+            st_f(u + 576, d1(sub, top, g))
         if mins:
-            st_f(u + at, m0(sub + all_values, top, g))
+            st_f(u + at, m0(sub, top, g))
             if halves:
-                st_f(u + at + 64, m1(sub + all_values, top, g))
+                st_f(u + at + 64, m1(sub, top, g))
 
     return unpack
 

@@ -17,8 +17,9 @@ from localllm.backends.cpu.kernels.vec import shr, sp_i, st_b16, st_i, to_b16, u
 from localllm.backends.cpu.layout import LAYOUTS
 
 
-def _quants(codes: str, tile_bytes: int) -> Any:
+def _quants(codes: str) -> Any:
     """(q, high, stride, rows, o): values of the block formats; q: address of the nibbles or bytes in row 0, high: of the fifth bits."""
+    low_at = 64 if codes == "five" else 0
 
     @helper
     def quants(q: int, high: int, stride: int, rows: int, o: int) -> None:
@@ -28,9 +29,9 @@ def _quants(codes: str, tile_bytes: int) -> Any:
                 a, b, c, d = words4(q + 16 * i, stride, rows)
                 tile_store(o + 256 * i, 64, (a ^ flip, b ^ flip, c ^ flip, d ^ flip))
             return
-        tile_store(o, 64, words4(q, stride, rows))
+        tile_store(o + low_at, 64, words4(q, stride, rows))
         if codes == "five":
-            st_i(o + 256, plane_of_bits(words16(high, stride, rows)))
+            st_i(o, plane_of_bits(words16(high, stride, rows)))
 
     return quants
 
@@ -38,16 +39,16 @@ def _quants(codes: str, tile_bytes: int) -> Any:
 def half_blocks(name: str) -> Any:
     """Blocks of 32 values with float16 scales: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL."""
     layout = LAYOUTS[name]
-    quants, tile_bytes, mins = _quants(layout.codes, layout.tile_bytes), layout.tile_bytes, layout.mins
+    quants, codes, tile_bytes, mins = _quants(layout.codes), layout.codes_at, layout.tile_bytes, layout.mins
     high = 2 + 2 * mins
     q = high + (4 if layout.codes == "five" else 0)
 
     @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
-        quants(s + q, s + high, stride, rows, o + tile_bytes * g)
-        st_half(o + 4 * tile_bytes + 32 * g, halves16(s, stride, rows))
+        quants(s + q, s + high, stride, rows, o + codes + tile_bytes * g)
+        st_half(o + 32 * g, halves16(s, stride, rows))
         if mins:
-            st_half(o + 4 * tile_bytes + 128 + 32 * g, halves16(s + 2, stride, rows))
+            st_half(o + 128 + 32 * g, halves16(s + 2, stride, rows))
 
     return tile
 
@@ -55,15 +56,15 @@ def half_blocks(name: str) -> Any:
 def mxfp4(name: str) -> Any:
     """A row that is not there has codes of zero: no power of two is zero."""
     layout = LAYOUTS[name]
-    tile_bytes = layout.tile_bytes
+    codes, tile_bytes = layout.codes_at, layout.tile_bytes
 
     @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         there = present(rows)
         a, b, c, d = words4(s + 1, stride, rows)
-        tile_store(o + tile_bytes * g, 64, (a & there, b & there, c & there, d & there))
+        tile_store(o + codes + tile_bytes * g, 64, (a & there, b & there, c & there, d & there))
         e = u8_to_i(bytes16(s, stride, rows)) - sp_i(int32(128))
-        st_b16(o + 4 * tile_bytes + 16 * g, to_b16(e & there))
+        st_b16(o + 16 * g, to_b16(e & there))
 
     return tile
 
@@ -80,19 +81,19 @@ def _unsigned_e4m3(words: Any) -> Any:
 def nvfp4(name: str) -> Any:
     """Groups of 16 values, each with the first 8 in the lower nibbles, the others in the upper ones."""
     layout = LAYOUTS[name]
-    head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
+    head, sub, tile_bytes, codes = layout.head, layout.sub_bytes, layout.tile_bytes, layout.codes_at
 
     @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         o += head
         d = _unsigned_e4m3(words16(s, stride, rows))
         for i in range(2):
-            q = o + sub * i + at + 16 * g
+            q = o + sub * i + 16 * g
             st_b16(q, to_b16(d))
             st_b16(q + 64, to_b16(shr(d, 8)))
             d = shr(d, 16)
             a, b, c, e = words4(s + 4 + 16 * i, stride, rows)
-            p = o + sub * i + tile_bytes * g
+            p = o + sub * i + codes + tile_bytes * g
             nibble_words((a, b, shr(a, 4), shr(b, 4)), (c, e, shr(c, 4), shr(e, 4)), False, p)
 
     return tile

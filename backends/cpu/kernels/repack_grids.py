@@ -78,21 +78,21 @@ def _eights(name: str, entries: int, values: Sequence[int]) -> Any:
 def _signs(bits: Any, o: int) -> None:
     """32 signs to the third bit of a tile."""
     low = _sign_pairs(bits) | shl(_sign_pairs(shr(bits, 8)), 2)
-    st_i(o + 128, low | shl(_sign_pairs(shr(bits, 16)), 4) | shl(_sign_pairs(shr(bits, 24)), 6))
+    st_i(o, low | shl(_sign_pairs(shr(bits, 16)), 4) | shl(_sign_pairs(shr(bits, 24)), 6))
 
 
 def _in_eight(name: str, one: Any) -> Any:
     """A packer of superblocks that begin with d, from one of their 8 sub-records: (s, stride, rows, j, p, q), the j-th to its tile at p and
     its scales at q."""
     layout = LAYOUTS[name]
-    head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
+    head, sub, tile_bytes, codes = layout.head, layout.sub_bytes, layout.tile_bytes, layout.codes_at
 
     @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
         st_half(o + 32 * g, halves16(s, stride, rows))
         o += head
         for j in range(8):
-            one(s, stride, rows, j, o + tile_bytes * g, o + at + 16 * g)
+            one(s, stride, rows, j, o + codes + tile_bytes * g, o + 16 * g)
             o += sub
 
     return tile
@@ -114,7 +114,7 @@ def iq2_xxs(name: str) -> Any:
         low = sp_i(int32(255))
         w = words16(s + 2 + 8 * j, stride, rows)
         top = words16(s + 6 + 8 * j, stride, rows)
-        eights(w & low, shr(w, 8) & low, shr(w, 16) & low, shr(w, 24), p)
+        eights(w & low, shr(w, 8) & low, shr(w, 16) & low, shr(w, 24), p + 64)
         _signs(_parities(top), p)
         st_b16(q, to_b16(_odd(shr(top, 28))))
 
@@ -130,7 +130,7 @@ def iq2_xs(name: str) -> Any:
         low = sp_i(int32(511))
         w = words16(s + 2 + 8 * j, stride, rows)
         v = words16(s + 6 + 8 * j, stride, rows)
-        eights(w & low, shr(w, 16) & low, v & low, shr(v, 16) & low, p)
+        eights(w & low, shr(w, 16) & low, v & low, shr(v, 16) & low, p + 64)
         signs = _parity(shr(w, 9)) | shl(_parity(shr(w, 25)), 8) | shl(_parity(shr(v, 9)), 16)
         _signs(signs | shl(_parity(shr(v, 25)), 24), p)
         _two_scales(u8_to_i(bytes16(s + 66 + j, stride, rows)), q)
@@ -151,7 +151,7 @@ def iq2_s(name: str) -> Any:
         a = (w & low) | (h & top)
         b = (shr(w, 8) & low) | (shr(h, 2) & top)
         c = (shr(w, 16) & low) | (shr(h, 4) & top)
-        eights(a, b, c, shr(w, 24) | (shr(h, 6) & top), p)
+        eights(a, b, c, shr(w, 24) | (shr(h, 6) & top), p + 64)
         _signs(words16(s + 34 + 4 * j, stride, rows), p)
         _two_scales(u8_to_i(bytes16(s + 74 + j, stride, rows)), q)
 
@@ -201,7 +201,7 @@ def iq3_xxs(name: str) -> Any:
 def iq3_s(name: str) -> Any:
     """Entries of 8 bits and one more elsewhere, signs of their own; the scales of two groups in a byte."""
     layout = LAYOUTS[name]
-    head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
+    head, sub, tile_bytes, codes = layout.head, layout.sub_bytes, layout.tile_bytes, layout.codes_at
     fours = _fours(name, 512, IQ3_S[:8])
 
     @helper
@@ -213,8 +213,8 @@ def iq3_s(name: str) -> Any:
             low = words16(s + 2 + 8 * j, stride, rows)
             high = words16(s + 6 + 8 * j, stride, rows)
             ninth = shl(u8_to_i(bytes16(s + 66 + j, stride, rows)), 8)
-            fours(low, high, ninth, words16(s + 74 + 4 * j, stride, rows), o + tile_bytes * g)
-            st_b16(o + at + 16 * g, to_b16(_odd(scales)))
+            fours(low, high, ninth, words16(s + 74 + 4 * j, stride, rows), o + codes + tile_bytes * g)
+            st_b16(o + 16 * g, to_b16(_odd(scales)))
             scales = shr(scales, 4)
             o += sub
 
@@ -227,7 +227,7 @@ _TERNARY = (-1, 0, 1)
 def iq1_s(name: str) -> Any:
     """A group's delta is a minimum here: the sign of its scale says which."""
     layout = LAYOUTS[name]
-    head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
+    head, sub, tile_bytes, codes = layout.head, layout.sub_bytes, layout.tile_bytes, layout.codes_at
     eights = _eights(name, 2048, _TERNARY)
 
     @helper
@@ -237,10 +237,10 @@ def iq1_s(name: str) -> Any:
         a = (w & low) | (shl(h, 8) & top)
         b = (shr(w, 8) & low) | (shl(h, 5) & top)
         c = (shr(w, 16) & low) | (shl(h, 2) & top)
-        eights(a, b, c, shr(w, 24) | (shr(h, 1) & top), o + tile_bytes * g)
+        eights(a, b, c, shr(w, 24) | (shr(h, 1) & top), o + codes + tile_bytes * g)
         negative = sp_i(int32(0)) - (shr(h, 15) & sp_i(int32(1)))
         scale = _odd(shr(h, 12) & sp_i(int32(7)))
-        st_b16(o + at + 16 * g, to_b16((scale ^ negative) - negative))
+        st_b16(o + 16 * g, to_b16((scale ^ negative) - negative))
 
     @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
@@ -258,7 +258,7 @@ def iq1_s(name: str) -> Any:
 def iq1_m(name: str) -> Any:
     """A delta for each entry: the third bit of its values. Four words have four scales of 3 bits each, and four bits of d."""
     layout = LAYOUTS[name]
-    head, sub, tile_bytes, at = layout.head, layout.sub_bytes, layout.tile_bytes, 4 * layout.tile_bytes
+    head, sub, tile_bytes, codes = layout.head, layout.sub_bytes, layout.tile_bytes, layout.codes_at
     eights = _eights(name, 2048, _TERNARY)
 
     @helper
@@ -268,16 +268,16 @@ def iq1_m(name: str) -> Any:
         a = (w & low) | (shl(h, 8) & top)
         b = (shr(w, 8) & low) | (shl(h, 4) & top)
         c = (shr(w, 16) & low) | (h & top)
-        p = o + tile_bytes * g
-        eights(a, b, c, shr(w, 24) | (shr(h, 4) & top), p)
+        p = o + codes + tile_bytes * g
+        eights(a, b, c, shr(w, 24) | (shr(h, 4) & top), p + 64)
         one = sp_i(int32(1))
         two = sp_i(int32(0x03030303))
         h = h ^ sp_i(int32(-1))  # the bit says that delta is negative
         plane = ((shr(h, 3) & one) * two) | shl((shr(h, 7) & one) * two, 2)
-        st_i(p + 128, plane | shl((shr(h, 11) & one) * two, 4) | shl((shr(h, 15) & one) * two, 6))
+        st_i(p, plane | shl((shr(h, 11) & one) * two, 4) | shl((shr(h, 15) & one) * two, 6))
         seven = sp_i(int32(7))
-        st_b16(o + at + 16 * g, to_b16(_odd(scales & seven)))
-        st_b16(o + at + 64 + 16 * g, to_b16(_odd(shr(scales, 3) & seven)))
+        st_b16(o + 16 * g, to_b16(_odd(scales & seven)))
+        st_b16(o + 64 + 16 * g, to_b16(_odd(shr(scales, 3) & seven)))
 
     @helper
     def tile(s: int, stride: int, rows: int, o: int, g: int) -> None:
