@@ -38,10 +38,10 @@ def test_the_names() -> None:
 def test_the_signatures() -> None:
     load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, **misspelled)"
     assert parameters(localllm.load) == load
-    assert parameters(localllm.generate) == "(name_or_path, prompt, **options)"
+    assert parameters(localllm.generate) == "(name_or_path, prompt, *, n=None, **options)"
     model = localllm.Model
-    assert parameters(model.generate) == "(self, prompt, *, progress=None, **options)"
-    assert parameters(model.stream) == "(self, prompt, *, progress=None, **options)"
+    assert parameters(model.generate) == "(self, prompt, *, n=None, progress=None, **options)"
+    assert parameters(model.stream) == "(self, prompt, *, n=None, progress=None, **options)"
     assert parameters(model.logits) == "(self, tokens, *, last=1)"
     assert parameters(model.line) == parameters(model.close) == "(self)"
     assert parameters(localllm.open_gguf) == "(path)"
