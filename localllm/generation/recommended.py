@@ -52,6 +52,8 @@ def told(options: GenerationOptions, model: Collection[str] = ()) -> str:
     """The samplers that are used, in their order, with their values; ``*`` behind those that the model recommends."""
     names = ("temperature", "mirostat") if options.mirostat else options.samplers
     groups = [_TOLD[name] for name in names if _used(options, name)]
+    if options.dynatemp_range:
+        groups = [(*group, "dynatemp_range", "dynatemp_exponent") if group == ("temperature",) else group for group in groups]
     if options.logit_bias:
         groups.insert(0, ("logit_bias",))
     shown = [" ".join(f"{name} {_short(getattr(options, name))}{'*' if name in model else ''}" for name in group) for group in groups]
