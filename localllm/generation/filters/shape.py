@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localllm.generation import noise
-from localllm.generation.candidates import Double, many
+from localllm.generation.candidates import Double, Float, many
 
 if TYPE_CHECKING:
     from localllm.generation.sampling import State, Tokens
@@ -56,9 +56,19 @@ class TopNSigma:
 
     def __call__(self, given: Tokens, state: State) -> Tokens:
         given = many(given)
-        logits = given.logits.astype(np.float64)
-        deviation = float(logits[logits > -np.inf].std())
-        return given.take((logits >= logits.max() - self.n * deviation).nonzero()[0], ranked=given.ranked)
+        logits, top = given.logits, float(given.top())
+        possible = logits if logits.min() > -np.inf else logits[logits > -np.inf]
+        floor = top - self.n * _deviation(possible)
+        return given.take((logits >= floor).nonzero()[0], ranked=given.ranked)
+
+
+def _deviation(logits: Float) -> float:
+    """The standard deviation; squares are float32, which takes a tenth of the time, and their sum is not."""
+    mean = float(logits.sum(dtype=np.float64)) / len(logits)
+    near = np.float32(mean)
+    below = logits - near
+    below *= below
+    return math.sqrt(max(0.0, float(below.sum(dtype=np.float64)) / len(logits) - (mean - float(near)) ** 2))
 
 
 @dataclass(frozen=True, slots=True)
