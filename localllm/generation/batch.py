@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from types import TracebackType
 
-from localllm.backends.base import Float, Progress
+from localllm.backends.base import Progress
 from localllm.generation import sampling
 from localllm.generation.results import Event, Result, Timings
 from localllm.generation.stepper import Step, Stepper, feed_together
@@ -89,7 +89,7 @@ class _Lines:
     def __init__(self, job: Job, n: int) -> None:
         self._job, self._n = job, n
         self._steppers: list[Stepper] = []
-        self._rows: dict[int, Float] = {}
+        self._rows: dict[int, sampling.Row] = {}
         self._said: dict[int, int] = {}
 
     def line(self, place: int) -> Stepper:
@@ -104,7 +104,7 @@ class _Lines:
         def start(stepper: Stepper, prompt: Sequence[int], progress: Progress | None) -> Step:
             def step(state: sampling.State) -> tuple[Sequence[int], sampling.State]:
                 if place not in self._rows:
-                    self._rows |= self._next() if self._said else self._first(prompt, progress)
+                    self._rows |= self._next(state.likeliest) if self._said else self._first(prompt, state.likeliest, progress)
                 token, after = sampling.step(state, self._rows.pop(place))
                 self._said[place] = token
                 return (token,), after
@@ -118,17 +118,17 @@ class _Lines:
         for stepper in self._steppers:
             stepper.close()
 
-    def _first(self, prompt: Sequence[int], progress: Progress | None) -> dict[int, Float]:
-        row = self._steppers[0].feed(prompt, progress=progress)[0]
+    def _first(self, prompt: Sequence[int], likeliest: int, progress: Progress | None) -> dict[int, sampling.Row]:
+        (row,) = self._steppers[0].rows(prompt, likeliest=likeliest, progress=progress)
         for _ in range(self._n - 1):
             self._steppers.append(self._job.line())
             self._steppers[-1].follow(self._steppers[0])
         return dict.fromkeys(range(self._n), row)
 
-    def _next(self) -> dict[int, Float]:
+    def _next(self, likeliest: int) -> dict[int, sampling.Row]:
         said = {place: token for place, token in self._said.items() if not self._steppers[place].closed}
         self._said.clear()
-        rows = feed_together([self._steppers[place] for place in said], list(said.values()))
+        rows = feed_together([self._steppers[place] for place in said], list(said.values()), likeliest)
         return dict(zip(said, rows, strict=True))
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from localllm.generation.options import GenerationOptions
-from localllm.generation.sampling import COLDEST, Breakers, Filter, Greedy, MinP, Temperature, TopK, TopP
+from localllm.generation.sampling import COLDEST, Ban, Breakers, Filter, Greedy, MinP, Temperature, TopK, TopP
 
 
 def chain_of(options: GenerationOptions, *, banned: Sequence[int] = (), breakers: Breakers | None = None) -> tuple[Filter, ...]:
@@ -43,15 +43,16 @@ def _shortened(chain: list[Filter]) -> list[Filter]:
 
 
 def _before(options: GenerationOptions, banned: Sequence[int]) -> Iterator[Filter]:
-    if not (options.processors or options.logit_bias or banned):
-        return
-    from localllm.generation.filters.bias import Bias, Process
+    bias = {token: by for token, by in (options.logit_bias or {}).items() if by > -math.inf}
+    if options.processors or bias:
+        from localllm.generation.filters.bias import Bias, Process
 
-    for function in options.processors:
-        yield Process(function)
-    bias = {**(options.logit_bias or {}), **dict.fromkeys(banned, -math.inf)}
-    if bias:
-        yield Bias(tuple(bias), tuple(bias.values()))
+        yield from (Process(function) for function in options.processors)
+        if bias:
+            yield Bias(tuple(bias), tuple(bias.values()))
+    out = {*banned, *((options.logit_bias or {}).keys() - bias.keys())}
+    if out:
+        yield Ban(tuple(sorted(out)))
 
 
 def _penalised(options: GenerationOptions) -> bool:

@@ -10,16 +10,21 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from localllm.backends.base import Likeliest
 from localllm.errors import BackendError
 from localllm.generation import noise
 from localllm.generation.candidates import Candidates, Float
-from localllm.generation.few import Few
+from localllm.generation.few import FEW, Few
 from localllm.generation.options import GenerationOptions
 from localllm.generation.results import Logprob
 
 COLDEST = 1e-38
 """The lowest temperature: one that float32 still tells from 0."""
 
+Row = Float | Likeliest
+"""What a backend gives of a row: all logits (V,), or as many of the likeliest tokens as the chain looks at."""
 Tokens = Candidates | Few
 Filter = Callable[[Tokens, "State"], Tokens]
 """Takes candidates away or changes their logits; a pure function. At least one must be left."""
@@ -32,8 +37,9 @@ class State:
     """All that the choice of a token depends on, but for the logits.
 
     ``completion``: which answer to the same prompt this is. ``count``: tokens ever in the line, prompt included.
-    ``recent``: the last ``last_n`` of them (-1: all), for penalties. ``mu``: what mirostat has learnt. ``logprobs``: how many of the
-    likeliest tokens are noted with each that is drawn (None: nothing is); ``scores``: what was noted since ``forgetful``.
+    ``recent``: the last ``last_n`` of them (-1: all), for penalties. ``likeliest``: how many of the likeliest tokens the chain looks at;
+    0: at all logits. ``mu``: what mirostat has learnt. ``logprobs``: how many of the likeliest tokens are noted with each that is drawn
+    (None: nothing is); ``scores``: what was noted since ``forgetful``.
     """
 
     chain: tuple[Filter, ...]
@@ -42,6 +48,7 @@ class State:
     count: int = 0
     recent: tuple[int, ...] = ()
     last_n: int = 0
+    likeliest: int = 0
     mu: float | None = None
     logprobs: int | None = None
     scores: tuple[Logprob, ...] = ()
@@ -51,7 +58,8 @@ class State:
         # Not dataclasses.replace, which takes ten times as long, for every token.
         recent = self._window(tokens) if self.last_n else ()
         count = self.count + len(tokens)
-        return State(self.chain, self.seed, self.completion, count, recent, self.last_n, self.mu, self.logprobs, self.scores)
+        n = self.likeliest
+        return State(self.chain, self.seed, self.completion, count, recent, self.last_n, n, self.mu, self.logprobs, self.scores)
 
     def forgetful(self) -> State:
         """The same without scores: for whoever has read them."""
@@ -67,28 +75,46 @@ def begin(options: GenerationOptions, seed: int, *, ends: Sequence[int] = (), br
     from localllm.generation.chain import chain_of, memory_of
 
     chain = chain_of(options, banned=ends if options.ignore_eos else (), breakers=breakers)
+    likeliest = _looked_at(chain) if options.logprobs is None else 0
     mu = 2.0 * options.mirostat_tau if options.mirostat and not isinstance(chain[-1], Greedy) else None
-    return State(chain, seed, options.completion, last_n=memory_of(options), mu=mu, logprobs=options.logprobs)
+    return State(chain, seed, options.completion, 0, (), memory_of(options), likeliest, mu, options.logprobs)
 
 
-def step(state: State, logits: Float) -> tuple[int, State]:
-    """The next token after ``logits`` (V,), and the state that includes it.
+def _looked_at(chain: Sequence[Filter]) -> int:
+    """How many of the likeliest tokens are enough for a chain; 0: it needs all."""
+    first = chain[0] if chain else None
+    if isinstance(first, Ban):
+        rest = _looked_at(chain[1:])
+        n = rest + len(first.ids) if rest else 0
+    else:
+        n = 1 if isinstance(first, Greedy) else first.k if isinstance(first, TopK) else 0
+    return n if n <= FEW else 0
+
+
+def step(state: State, row: Row) -> tuple[int, State]:
+    """The next token after a row of logits, and the state that includes it. The token is the same whether the row has all logits or
+    ``state.likeliest`` of them.
 
     Raises BackendError for logits that are not numbers.
     """
-    place = int(logits.argmax())  # of the first that is no number, if there is one
-    if not math.isfinite(logits[place]):
-        raise BackendError("the model gave logits that are not finite numbers; the file may be damaged, or its type overflows here")
-    left: Tokens = Candidates(logits, place=place)
+    left = _tokens(row)
     for one in state.chain:
         left = one(left, state)
     token = left.draw(noise.key(state.seed, state.completion, state.count))
     after = state.after((token,))
-    return token, after if state.mu is None and state.logprobs is None else _noted(after, token, left, logits)
+    return token, after if state.mu is None and state.logprobs is None else _noted(after, token, left, row)
 
 
-def _noted(after: State, token: int, left: Tokens, logits: Float) -> State:
-    """The state with what is learnt and told of a token that was drawn from those that were left of ``logits`` (V,)."""
+def _tokens(row: Row) -> Tokens:
+    place = 0 if isinstance(row, Likeliest) else int(row.argmax())  # of the first that is no number, if there is one
+    logits = row.logits if isinstance(row, Likeliest) else row
+    if not math.isfinite(logits[place]):
+        raise BackendError("the model gave logits that are not finite numbers; the file may be damaged, or its type overflows here")
+    return Few(row.logits, row.ids) if isinstance(row, Likeliest) else Candidates(row, place=place)
+
+
+def _noted(after: State, token: int, left: Tokens, row: Row) -> State:
+    """The state with what is learnt and told of a token that was drawn from those that were left of a row."""
     if after.mu is not None:
         from localllm.generation.filters.mirostat import Mirostat
 
@@ -98,8 +124,23 @@ def _noted(after: State, token: int, left: Tokens, logits: Float) -> State:
     if after.logprobs is not None:
         from localllm.generation.logprobs import logprob
 
-        after = replace(after, scores=(*after.scores, logprob(logits, token, after.logprobs)))
+        assert not isinstance(row, Likeliest)
+        after = replace(after, scores=(*after.scores, logprob(row, token, after.logprobs)))
     return after
+
+
+@dataclass(frozen=True, slots=True)
+class Ban:
+    """Takes tokens out. Before any are taken away, so it sees the whole vocabulary, or enough of the likeliest."""
+
+    ids: tuple[int, ...]
+
+    def __call__(self, given: Tokens, state: State) -> Tokens:
+        if isinstance(given, Few):
+            return given.without(self.ids)
+        logits = given.logits.copy()
+        logits[list(self.ids)] = -np.inf
+        return Candidates(logits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bias:
-    """Adds ``by`` to the logits of ``ids``; -inf takes a token out. Sees the whole vocabulary."""
+    """Adds ``by`` to the logits of ``ids``. Sees the whole vocabulary."""
 
     ids: tuple[int, ...]
     by: tuple[float, ...]

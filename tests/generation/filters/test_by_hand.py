@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from localllm.backends.base import likeliest
 from localllm.errors import OptionError
 from localllm.generation import noise, sampling
 from localllm.generation.candidates import Candidates, Float
@@ -236,6 +237,7 @@ def test_the_chain_has_the_order_of_samplers_and_nothing_that_is_off() -> None:
     assert names() == ["TopK", "TopP", "MinP", "Temperature"]
     assert names(samplers="temp;min-p;nucleus") == ["Temperature", "MinP", "TopP"]
     assert names(**every, samplers=()) == []
+    assert names(logit_bias={1: 2.0, 3: -math.inf}, samplers="top_k") == ["Bias", "Ban", "TopK"]
     assert names(logits_processors=max, logit_bias={1: 2.0}) == ["Process", "Bias", "TopK", "TopP", "MinP", "Temperature"]
     off = {
         "dry_multiplier": 1.0,
@@ -273,6 +275,32 @@ def test_only_as_much_of_the_past_is_kept_as_the_chain_looks_at() -> None:
     assert window(repeat_penalty=1.1, dry_multiplier=1.0, dry_penalty_last_n=-1) == -1
     assert window(repeat_penalty=1.1, samplers="top_k") == window(repeat_penalty=1.1, mirostat=2) == 0
     assert window(logits_processors=max) == -1
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        ({}, 40),
+        ({"temperature": 0}, 1),
+        ({"logit_bias": {3: -math.inf, 7: -math.inf}}, 42),
+        ({"typical_p": 0.8, "xtc_probability": 0.7, "dynatemp_range": 0.5, "min_keep": 2}, 40),
+        ({"samplers": "top_k;penalties;top_n_sigma;temp", "repeat_penalty": 1.5, "top_n_sigma": 1.5}, 40),
+        ({"logprobs": 3}, 0),
+        ({"logit_bias": {3: 1.0}}, 0),
+        ({"repeat_penalty": 1.1}, 0),
+        ({"mirostat": 2}, 0),
+        ({"samplers": "temp;top_k"}, 0),
+        ({"top_k": 65}, 0),
+    ],
+)
+def test_the_likeliest_tokens_are_enough_where_the_chain_begins_with_them(options: dict[str, Any], needed: int) -> None:
+    state = sampling.begin(make(options), seed=4).after((3, 7, 3))
+    assert state.likeliest == needed
+    for n in range(40 if needed else 0):
+        row = (np.random.default_rng(n).standard_normal(3000) * 3).astype(np.float32)
+        few, after = sampling.step(state, likeliest(row, needed))
+        assert (few, after) == sampling.step(state, row)
+        state = after
 
 
 def test_states_that_part_know_nothing_of_each_other() -> None:
