@@ -11,6 +11,8 @@ from localllm.errors import OptionError
 
 SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 """The samplers of a chain in llama.cpp's default order."""
+LARGEST = 1e30
+"""What is added to a logit, at most: beyond it float32 would overflow when a temperature divides."""
 _ALIASES = {
     "nucleus": "top_p",
     "typical": "typ_p",
@@ -42,7 +44,7 @@ def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf, 
     number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     if not (math.isfinite(number) and low <= number <= high) or (above and number == low):
         border = (
-            "" if math.isinf(low) else f" {'above' if above else 'of at least'} {low}" if math.isinf(high) else f" from {low} to {high}"
+            f" above {low}" if above else "" if math.isinf(low) else f" of at least {low}" if math.isinf(high) else f" from {low} to {high}"
         )
         raise OptionError(f"option {name!r} is {value!r}; expected a number{border}")
 
@@ -72,7 +74,7 @@ def biases(name: str, value: Any) -> dict[int, float]:
     for token, bias in value.items():
         whole(name, token, 0)
         if bias != -math.inf:
-            real(name, bias)
+            real(name, bias, -LARGEST, LARGEST)
     return {int(token): float(bias) for token, bias in value.items()}
 
 

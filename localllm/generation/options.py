@@ -91,7 +91,7 @@ class GenerationOptions:
             whole(name, getattr(self, name), int(name == "max_tokens"), 2**64 - 1 if name == "seed" else None, optional=True)
         for name, *limits in _REAL:
             real(name, getattr(self, name), *limits)
-        real("repeat_penalty", self.repeat_penalty, 0, above=True)
+        real("repeat_penalty", self.repeat_penalty, 0, _FAR, above=True)
         for name in ("ignore_eos", "raw", "parse_special"):
             switch(name, getattr(self, name))
         for name, check in _KEPT.items():
@@ -119,22 +119,24 @@ _WHOLE: tuple[tuple[Any, ...], ...] = (
     ("mirostat", 0, 2),
     ("completion", 0),
 )
+_FAR = 1e20
+"""What is larger has no more effect, and would leave the range of float32 when it is multiplied."""
 _REAL: tuple[tuple[Any, ...], ...] = (
-    ("temperature", 0),
-    ("dynatemp_range", 0),
-    ("dynatemp_exponent", 0),
+    ("temperature", 0, _FAR),
+    ("dynatemp_range", 0, _FAR),
+    ("dynatemp_exponent", 0, _FAR),
     ("top_p", 0, 1),
     ("min_p", 0, 1),
     ("typical_p", 0, 1),
-    ("top_n_sigma",),
+    ("top_n_sigma", -_FAR, _FAR),
     ("xtc_probability", 0, 1),
     ("xtc_threshold", 0, 1),
-    ("presence_penalty",),
-    ("frequency_penalty",),
-    ("dry_multiplier", 0),
-    ("dry_base", 0),
-    ("mirostat_tau", 0),
-    ("mirostat_eta", 0),
+    ("presence_penalty", -_FAR, _FAR),
+    ("frequency_penalty", -_FAR, _FAR),
+    ("dry_multiplier", 0, _FAR),
+    ("dry_base", 0, _FAR),
+    ("mirostat_tau", 0, 1e6),
+    ("mirostat_eta", 0, 1e6),
 )
 _KEPT = {
     "dry_sequence_breakers": strings,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localllm.generation.candidates import many
+from localllm.generation.checks import LARGEST
 from localllm.generation.filters.penalties import latest
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Dry:
             longest[token] = max(longest.get(token, 0), int(lengths[n]))
         growth = self._growth(limit)
         return {
-            token: self.multiplier * self.base ** min(length - self.allowed, growth)
+            token: min(self.multiplier * self.base ** min(length - self.allowed, growth), LARGEST)
             for token, length in longest.items()
             if () not in self.breakers.get(token, ())
         }

@@ -25,7 +25,7 @@ STATE = sampling.State((), seed=0)
 EASY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 
 seeds = st.integers(0, 2**32 - 1)
-sizes = st.sampled_from([1, 2, 3, 17, 64, 65, 300, 700])
+sizes = st.sampled_from([1, 2, 3, 17, 64, 65, 300, 500])
 spreads = st.sampled_from([0.1, 1.0, 3.0, 10.0])
 shares = st.floats(0.01, 0.99)
 keeps = st.integers(0, 5)

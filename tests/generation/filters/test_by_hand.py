@@ -117,6 +117,24 @@ def test_dry() -> None:
     assert changed(Dry(1.0, 2.0, 2, -1), flat, 1, 1, 1, 1) == [0, -2, 0, 0, 0]
 
 
+def test_no_value_that_an_option_may_have_overflows() -> None:
+    far = 1e20
+    options: list[dict[str, Any]] = [
+        {"dry_multiplier": far, "dry_base": base, "dry_allowed_length": 0, "dry_penalty_last_n": -1, "temperature": 1e-5}
+        for base in (1.0, 1.0000005, 1.75, far)
+    ]
+    options += [{"repeat_penalty": far}, {"repeat_penalty": 1e-20}, {"presence_penalty": far, "frequency_penalty": far}]
+    options += [{"presence_penalty": -far}, {"top_n_sigma": far}, {"temperature": far}, {"temperature": far, "dynatemp_range": far}]
+    options += [{"mirostat": version, "mirostat_tau": tau, "mirostat_eta": 1e6} for version in (1, 2) for tau in (0.0, 1e6)]
+    options += [{"logit_bias": {3: by}, "temperature": 1e-5} for by in (1e30, -1e30)]
+    for given in options:
+        state = sampling.begin(make(given), 1).after((1, 2) * 300)
+        for seed in range(5):
+            row = (np.random.default_rng(seed).standard_normal(300) * 20).astype(np.float32)
+            token, state = sampling.step(state, row)
+            assert 0 <= token < 300 and (state.mu is None or math.isfinite(state.mu))
+
+
 def test_a_sequence_breaker_ends_a_repetition() -> None:
     flat = [0.0] * 5
     past = (0, 3, 1, 2, 0, 3, 1)
