@@ -19,9 +19,10 @@ from numba.core.extending import register_model
 from localllm.backends.cpu.target import current, features, processor
 
 TARGET = current()
-AHEAD = 0 if processor(TARGET).startswith("znver") or not TARGET.avx2 else 4096
+ZEN = processor(TARGET).startswith("znver")
+AHEAD = 0 if ZEN or not TARGET.avx2 else 4096
 """Bytes that a stream of weights is fetched ahead of its use. Measured: decoding is 1.4 times as fast on Intel's Sapphire Rapids, anything
-from 3 to 6 KiB alike; on AMD's Zen 4 fetching ahead costs, its own prefetcher does better."""
+from 3 to 6 KiB alike; on AMD's Zen 4 fetching ahead costs, its own prefetcher does better but for a few formats (groups.py)."""
 BYTE_TABLES = TARGET.vnni512 and "+avx512vbmi" in features(TARGET).split(",")
 """Whether one instruction looks up 64 bytes in a table of 64."""
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))

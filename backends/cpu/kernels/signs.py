@@ -70,9 +70,7 @@ def _dot(typing: Any, w: Any, x: Any) -> Any:
 
     def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
         bits = load(b, args[0], BYTES.ll)
-        index = [
-            b.or_(b.and_(v, constant(BYTES.ll, 15)), constant(BYTES.ll, [0, 16, 32, 48] * 16)) for v in (bits, shift(b, bits, -4))
-        ]
+        index = [b.or_(b.and_(v, constant(BYTES.ll, 15)), constant(BYTES.ll, [0, 16, 32, 48] * 16)) for v in (bits, shift(b, bits, -4))]
         eight, sums = constant(BYTES.ll, 8), constant(INTS.ll, 0)
         for half in range(2):
             sums = dot4(b, sums, eight, _looked_up(b, offset(b, args[1], 128 * half + 64), index[half]))
