@@ -12,7 +12,7 @@ from numba import types
 from numba.core.extending import intrinsic
 
 from localllm.backends.cpu.kernels.dot import dot4, lookup
-from localllm.backends.cpu.kernels.ir import BYTES, I32, constant, load, load_in_order, offset, pack, shift, splat, store, unpack
+from localllm.backends.cpu.kernels.ir import BYTES, I32, INTS, constant, load, load_in_order, offset, pack, shift, splat, store, unpack
 
 IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
@@ -132,10 +132,30 @@ CODES: dict[str, Codes] = {
 that this brings, 8, is in the layout's unit."""
 
 
+@intrinsic
+def _pairs_dotter(typing: Any, acc: Any, w: Any, x: Any) -> Any:
+    """The dotter of "ternary" for one column. Pairs are multiplied where they lie, but for one shift, and the sums are moved to where the
+    codes would have been: for one column this is less to do."""
+
+    def generate(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        pairs = [shift(b, v, -4 * high) for v in (_next(b, args[1]), _next(b, args[1], 1)) for high in range(2)]
+        sums = constant(INTS.ll, 0)
+        for k, doublings in enumerate((2, 1)):  # 4 times what lies at bit 0, and once what lies at bit 2; then both twice
+            for i, v in enumerate(pairs):
+                s = splat(b, load(b, offset(b, args[2], 4 * (2 * i + k)), I32), 16)
+                sums = dot4(b, sums, _mask(b, v, 3 << 2 * k), s)
+            sums = b.shl(sums, constant(INTS.ll, doublings))
+        return pack(b, [b.add(sums, *unpack(b, args[0]))])
+
+    return acc(acc, types.int64, types.int64), generate
+
+
 def dotter(codes: str, n: int, halves: bool, wide: bool, tile: int = 0) -> Any:
     """An intrinsic (acc, w, x): acc[j] += the tile at w . column j of the n at x, of a tile of activations of n columns or of ``tile``.
     With ``halves`` acc has 2n elements, the sums of the first 16 values, then those of the last."""
     along = 4 * (tile or n)
+    if codes == "ternary" and along == 4:
+        return _pairs_dotter
 
     @intrinsic
     def f(typing: Any, acc: Any, w: Any, x: Any) -> Any:

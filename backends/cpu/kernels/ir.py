@@ -16,12 +16,14 @@ from numba.core import cgutils
 from numba.core.datamodel import PrimitiveModel
 from numba.core.extending import register_model
 
-from localllm.backends.cpu.target import current, processor
+from localllm.backends.cpu.target import current, features, processor
 
 TARGET = current()
 AHEAD = 0 if processor(TARGET).startswith("znver") or not TARGET.avx2 else 4096
 """Bytes that a stream of weights is fetched ahead of its use. Measured: decoding is 1.4 times as fast on Intel's Sapphire Rapids, anything
-from 3 to 6 KiB alike; on AMD's Zen 4 fetching ahead costs, its own prefetcher does better."""
+from 3 to 6 KiB alike; AMD's Zen 4 does that best itself (load_in_order)."""
+BYTE_TABLES = TARGET.vnni512 and "+avx512vbmi" in features(TARGET).split(",")
+"""Whether one instruction looks up 64 bytes in a table of 64."""
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F16, F32 = ir.HalfType(), ir.FloatType()
 _ELEMENTS: dict[str, tuple[Any, int, Any]] = {

@@ -15,9 +15,9 @@ from numba import njit
 
 from localllm.backends.cpu.arguments_matmul import MATMUL
 from localllm.backends.cpu.kernels.codes import dotter, unpacker
-from localllm.backends.cpu.kernels.groups import adder, by_groups, group_of, starter
+from localllm.backends.cpu.kernels.groups import adder, by_groups, group_of, group_of_signs, starter
 from localllm.backends.cpu.kernels.helper import helper
-from localllm.backends.cpu.kernels.ir import FLOATS
+from localllm.backends.cpu.kernels.ir import BYTE_TABLES, FLOATS
 from localllm.backends.cpu.kernels.scales import scales_of
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import tile_plus, zeros
@@ -33,7 +33,9 @@ _MICRO = MANY // 2
 def few(name: str, n: int) -> Callable[..., None]:
     """Kernel: column tiles of n; a piece of work is 64 rows."""
     layout = LAYOUTS[name]
-    kernel: Callable[..., None] = by_groups(group_of(layout, n), layout.record_bytes, n, 1)
+    tables = layout.qk if n == 1 and layout.codes == "one" and BYTE_TABLES else 0
+    group = group_of_signs(layout) if tables else group_of(layout, n)
+    kernel: Callable[..., None] = by_groups(group, layout.record_bytes, n, 1, tables)
     return kernel
 
 

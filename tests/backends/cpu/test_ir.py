@@ -47,7 +47,7 @@ KERNELS: list[KernelId] = [
     ("experts", "total", "Q6_K"),
     ("repack", "pack", "Q5_K"),
     *[("repack", "pack", kind) for kind in ("TQ1_0", "MXFP4", "NVFP4", "Q3_K", "IQ1_M", "IQ2_XS", "IQ3_S")],
-    *[("matmul", "few", kind, 1) for kind in ("Q2_K", "IQ1_S", "IQ1_M", "IQ2_XS", "MXFP4", "NVFP4", "Q1_0")],
+    *[("matmul", "few", kind, 1) for kind in ("Q2_K", "IQ1_S", "IQ1_M", "IQ2_XS", "MXFP4", "NVFP4", "Q1_0", "TQ1_0")],
     ("repack", "floats", "F16"),
     ("load", "load"),
 ]
