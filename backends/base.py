@@ -102,6 +102,9 @@ class Line(Protocol):
     def fork(self) -> Line:
         """A second line with the same past; pages are shared and copied when written."""
 
+    def memory(self) -> Mapping[int, int]:
+        """Bytes that the line holds, by block of storage. Blocks that lines share have the same key, while these are open."""
+
     def close(self) -> None:
         """Give the storage back."""
 

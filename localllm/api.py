@@ -18,8 +18,10 @@ from localllm.errors import BackendError, UnsupportedError
 from localllm.generation import options as generation
 from localllm.generation import prompt as prompts
 from localllm.generation.background import Background
+from localllm.generation.past import Past
+from localllm.generation.prefix import PrefixCache, share_of_free
 from localllm.generation.results import Result
-from localllm.generation.stepper import Stepper
+from localllm.generation.stepper import GiveBack, Stepper
 from localllm.generation.stream import Job, Stream
 from localllm.generation.vocabulary import control_texts
 from localllm.gguf import open_gguf
@@ -41,6 +43,7 @@ class LoadKeywords(TypedDict, total=False):
     batch: int
     progress: Progress | None
     force: bool
+    cache_ram: int | None
 
 
 class Keywords(LoadKeywords, generation.GenerationKeywords, total=False):
@@ -57,12 +60,14 @@ class LoadOptions:
     batch: int = 512
     progress: Progress | None = None
     force: bool = False
+    cache_ram: int | None = None
 
     def __post_init__(self) -> None:
         generation.whole("threads", self.threads, 1, optional=True)
         generation.whole("ctx", self.ctx, 1, MAX_CONTEXT, optional=True)
         generation.whole("batch", self.batch, 1, MAX_BATCH)
         generation.switch("force", self.force)
+        generation.whole("cache_ram", self.cache_ram, 0, optional=True)
 
 
 LOAD_NAMES = tuple(field.name for field in fields(LoadOptions))
@@ -77,6 +82,7 @@ def load(
     batch: int = 512,
     progress: Progress | None = None,
     force: bool = False,
+    cache_ram: int | None = None,
     **misspelled: Never,
 ) -> Model:
     """Load a model from a GGUF file or by its name in the catalogue, fetching it where needed; a context manager.
@@ -85,11 +91,14 @@ def load(
     ``ctx``: tokens that a prompt and its answer may have together; None is the trained length. Memory for them is taken as they come.
     ``batch``: rows of a prompt computed at once. ``progress(what, done, total)`` is told of downloads, loading and compilation.
     ``force``: load even where memory seems too small.
+    ``cache_ram``: MiB that lines of earlier prompts may take, so that a prompt that begins as one of them continues it; None is a
+    quarter of the free memory, 0 none.
 
     Raises FileError and its kinds for the file, UnsupportedError for what the backend can't do, OutOfMemoryError, BackendError.
     """
     generation.refuse_unknown(misspelled, LOAD_NAMES)
-    return _load(name_or_path, LoadOptions(backend=backend, threads=threads, ctx=ctx, batch=batch, progress=progress, force=force))
+    chosen = LoadOptions(backend=backend, threads=threads, ctx=ctx, batch=batch, progress=progress, force=force, cache_ram=cache_ram)
+    return _load(name_or_path, chosen)
 
 
 def generate(name_or_path: str | os.PathLike[str], prompt: prompts.Prompt, **options: Unpack[Keywords]) -> Result:
@@ -105,7 +114,7 @@ class Model:
     """A loaded model. Made by ``load``; a context manager.
 
     ``metadata``: the file's. ``program``: what it computes. ``backend``: the name of what computes it. ``context``: the tokens that a
-    line may have.
+    line may have. ``cache``: lines of earlier prompts, which new ones continue where they can; None where that is off.
     """
 
     def __init__(
@@ -118,10 +127,12 @@ class Model:
         backend: str,
         context: int,
         batch: int,
+        cache_ram: int | None = 0,
     ) -> None:
         self.program, self.metadata, self.backend, self.context = program, metadata, backend, context
         self._session, self._tokenizer, self._batch = session, tokenizer, batch
         self._lines: weakref.WeakSet[Stepper] = weakref.WeakSet()
+        self.cache = PrefixCache(session.new_line, _budget(cache_ram)) if cache_ram != 0 else None
         self._open = True
 
     @property
@@ -173,11 +184,7 @@ class Model:
 
     def line(self) -> Stepper:
         """A fresh line of tokens to feed: the layer below ``stream``."""
-        if not self._open:
-            raise BackendError("the model is closed; load it again")
-        line = Stepper(self._session, vocab=self.program.vocab, context=self.context, batch=self._batch)
-        self._lines.add(line)
-        return line
+        return self._stepper()
 
     def close(self) -> None:
         """Give all memory back; streams that are still open end with an error. Harmless when done twice."""
@@ -186,6 +193,8 @@ class Model:
         self._open = False
         for line in list(self._lines):
             line.close()
+        if self.cache is not None:
+            self.cache.close()
         self._session.close()
         self._tokenizer.wait()
 
@@ -199,7 +208,7 @@ class Model:
         ids = prompts.encode(prompt, options, self.tokenizer, lambda: self.template, self._controls)
         return Stream(
             Job(
-                line=self.line,
+                line=self._continued,
                 prompt=ids,
                 options=options,
                 decoder=self.tokenizer.stream(),
@@ -208,6 +217,23 @@ class Model:
                 progress=progress,
             )
         )
+
+    def _continued(self, prompt: Sequence[int]) -> Stepper:
+        """A line that holds as much of a prompt as there is of it; the cache gets it back."""
+        self._require_open()
+        if self.cache is None:
+            return self._stepper(Past(self._session.new_line(), (), "the cache is off"))
+        return self._stepper(self.cache.take(prompt), self.cache.keep)
+
+    def _stepper(self, past: Past | None = None, give_back: GiveBack | None = None) -> Stepper:
+        self._require_open()
+        line = Stepper(self._session, vocab=self.program.vocab, context=self.context, batch=self._batch, past=past, give_back=give_back)
+        self._lines.add(line)
+        return line
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise BackendError("the model is closed; load it again")
 
     @cached_property
     def _controls(self) -> prompts.Controls:
@@ -227,7 +253,13 @@ def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:
         tokenizer = Background(_tokenizer_of(file.metadata))
         session = backend.compile(program, weights, options, chosen.progress)
     context = chosen.ctx or program.context
-    return Model(session, program, file.metadata, tokenizer, backend=backend.name, context=context, batch=chosen.batch)
+    return Model(
+        session, program, file.metadata, tokenizer, backend=backend.name, context=context, batch=chosen.batch, cache_ram=chosen.cache_ram
+    )
+
+
+def _budget(mebibytes: int | None) -> Callable[[int], int]:
+    return share_of_free if mebibytes is None else lambda _: mebibytes << 20
 
 
 def _require_support(backend: Backend, program: Program, source: TensorSource, path: Path) -> None:

@@ -119,6 +119,10 @@ class PagedLine:
         line._length = self._length
         return line
 
+    def memory(self) -> dict[int, int]:
+        """Bytes by page."""
+        return {id(page): self.pool.page_bytes for page in self._pages}
+
     def close(self) -> None:
         """Give the pages back."""
         self.truncate(0)

@@ -43,6 +43,10 @@ class ReferenceLine:
         line._length = self._length
         return line
 
+    def memory(self) -> dict[int, int]:
+        """Bytes by layer."""
+        return {id(cache): cache.keys.nbytes + cache.values.nbytes for cache in self.cache}
+
     def close(self) -> None:
         """Give the storage back; the line can't be used any more."""
         self.closed, self.cache, self._length = True, [], 0

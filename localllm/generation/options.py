@@ -102,6 +102,7 @@ _ELSEWHERE = {
     "num_threads": "threads",
     "n_batch": "batch",
     "device": "backend",
+    "cram": "cache_ram",
 }
 """What other programs call the same thing."""
 

@@ -12,10 +12,16 @@ the context is full, "interrupted" by whoever was listening."""
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens read and made. ``completion_tokens`` counts the token that ended generation too."""
+    """Tokens read and made. ``completion_tokens`` counts the token that ended generation too.
+
+    ``cached_tokens``: those of the prompt that were not computed, since a line of before began with them; ``cache`` says where that
+    was, "memory" or "disk", or why there were none.
+    """
 
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
+    cache: str = ""
 
     @property
     def total_tokens(self) -> int:
@@ -27,7 +33,8 @@ class Usage:
 class Timings:
     """Seconds of computation; the time that a listener takes between events is not in them.
 
-    ``prompt_seconds`` runs until the first token is known; ``completion_seconds`` covers the tokens after it.
+    ``prompt_seconds`` runs until the first token is known; ``completion_seconds`` covers the tokens after it. ``prompt_tokens``: those
+    that were computed, so without cached ones.
     """
 
     prompt_seconds: float
@@ -37,7 +44,7 @@ class Timings:
 
     @property
     def prompt_per_second(self) -> float:
-        """Prompt tokens a second; 0 where nothing was measured."""
+        """Prompt tokens computed a second; 0 where nothing was measured."""
         return self.prompt_tokens / self.prompt_seconds if self.prompt_seconds > 0 else 0.0
 
     @property

@@ -9,24 +9,36 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from localllm.backends.base import Chunk, Float, Progress, Session, Want
+from localllm.backends.base import Chunk, Float, Line, Progress, Session, Want
 from localllm.errors import BackendError, ContextFullError, OptionError
 from localllm.generation import sampling
+from localllm.generation.past import Past
 
 Step = Callable[[sampling.State], tuple[Sequence[int], sampling.State]]
 """A provider of tokens: given the state after all tokens so far, the next ones (at least one) and the state after them."""
+GiveBack = Callable[[Sequence[int], Line], None]
 
 
 class Stepper:
     """A line of tokens that grows by ``feed``. A context manager; closing gives the line's storage back.
 
     ``vocab``: ids must be below it. ``context``: the tokens that the line may hold. ``batch``: rows computed at once.
+    ``past``: what the line begins with; a fresh one if not given. ``give_back``: gets tokens and line at the end, where given.
     """
 
-    def __init__(self, session: Session, *, vocab: int, context: int, batch: int) -> None:
+    def __init__(
+        self, session: Session, *, vocab: int, context: int, batch: int, past: Past | None = None, give_back: GiveBack | None = None
+    ) -> None:
         self._session, self._vocab, self._context, self._batch = session, vocab, context, batch
-        self._line = session.new_line()
+        self.past = past or Past(session.new_line())
+        self._line, self._give_back = self.past.line, give_back
+        self._tokens = list(self.past.tokens)
         self._open = True
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """The tokens in the line."""
+        return self._tokens[: self._line.length]
 
     @property
     def length(self) -> int:
@@ -36,9 +48,14 @@ class Stepper:
     def feed(self, tokens: Sequence[int], *, last: int = 1, progress: Progress | None = None) -> Float:
         """Append tokens; the logits after each of the ``last`` ones: (last, V) float32, the caller's own.
 
+        ``progress("prompt", done, total)`` is told of the tokens in the line, before and after each chunk. What it raises ends the feeding
+        between two chunks, as an interrupt does: the line keeps what was computed.
+
         Raises OptionError for ids that do not exist, ContextFullError before anything is computed.
         """
         ids = self._checked(tokens, last)
+        if progress is not None:
+            progress("prompt", self._line.length, self._line.length + len(ids))
         if len(ids) <= self._batch:  # one chunk: its logits are the caller's own already
             return self._chunk(ids, 0, last, progress)
         result: Float = np.empty((last, self._vocab), np.float32)
@@ -54,9 +71,13 @@ class Stepper:
 
     def close(self) -> None:
         """Give the line back. Harmless when done twice."""
-        if self._open:
-            self._open = False
+        if not self._open:
+            return
+        self._open = False
+        if self._give_back is None:
             self._line.close()
+        else:
+            self._give_back(self.tokens, self._line)
 
     def __enter__(self) -> Stepper:
         return self
@@ -76,9 +97,11 @@ class Stepper:
             raise BackendError("this line is closed; start a new one")
         chunk = ids[start : start + self._batch]
         wanted = range(max(0, len(ids) - last - start), len(chunk))
+        # Before they are computed: whenever an interrupt comes, the line's length says how many of them it holds.
+        self._tokens[self._line.length :] = chunk
         part = self._session.forward([Chunk(self._line, chunk, Want(wanted))]).logits[0]
         if progress is not None:
-            progress("prompt", start + len(chunk), len(ids))
+            progress("prompt", self._line.length, self._line.length + len(ids) - start - len(chunk))
         return part
 
     def _checked(self, tokens: Sequence[int], last: int) -> list[int]:
@@ -110,8 +133,8 @@ def check_ids(tokens: Sequence[int] | NDArray[np.integer], vocab: int) -> list[i
 
 
 def plain(stepper: Stepper, prompt: Sequence[int], progress: Progress | None = None) -> Step:
-    """One token a step: feeds the prompt at the first, and at each later one the token before."""
-    pending: Sequence[int] = prompt
+    """One token a step: feeds what the line lacks of the prompt at the first, and at each later one the token before."""
+    pending: Sequence[int] = prompt[stepper.length :]
 
     def next_token(state: sampling.State) -> tuple[Sequence[int], sampling.State]:
         nonlocal pending, progress

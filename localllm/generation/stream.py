@@ -23,10 +23,10 @@ Provider = Callable[[Stepper, Sequence[int], Progress | None], Step]
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """What an answer is made from. ``ends``: ids that end it; ``context``: tokens that prompt and answer may have together;
-    ``provider``: makes the tokens, ``plain`` or one that guesses ahead."""
+    """What an answer is made from. ``line``: gives a line that holds some beginning of a prompt, or none of it; ``ends``: ids that end
+    the answer; ``context``: tokens that both may have together; ``provider``: makes the tokens, ``plain`` or one that guesses ahead."""
 
-    line: Callable[[], Stepper]
+    line: Callable[[Sequence[int]], Stepper]
     prompt: Sequence[int]
     options: GenerationOptions
     decoder: Decoder
@@ -87,6 +87,16 @@ class _Answer:
     texts: list[str] = field(default_factory=list)
     prompt_seconds: float = 0.0
     completion_seconds: float = 0.0
+    cached: int = 0
+    cache: str = ""
+
+    def begin(self, job: Job) -> Stepper:
+        """The line for the prompt."""
+        start = time.perf_counter()
+        stepper = job.line(job.prompt)
+        self.cached, self.cache = stepper.length, stepper.past.note
+        self.prompt_seconds += time.perf_counter() - start
+        return stepper
 
     def timed(self, step: Step, state: sampling.State) -> tuple[Sequence[int], sampling.State]:
         start = time.perf_counter()
@@ -105,8 +115,8 @@ class _Answer:
 
     def result(self) -> Result:
         n = len(self.tokens)
-        timings = Timings(self.prompt_seconds, self.completion_seconds, self.prompt_tokens, n)
-        usage = Usage(self.prompt_tokens, n)
+        timings = Timings(self.prompt_seconds, self.completion_seconds, self.prompt_tokens - self.cached, n)
+        usage = Usage(self.prompt_tokens, n, self.cached, self.cache)
         return Result("".join(self.texts), tuple(self.tokens), self.finish or "interrupted", usage, timings, self.seed, self.stop)
 
 
@@ -135,7 +145,7 @@ def _events(job: Job, answer: _Answer) -> Generator[Event, None, None]:
 
 def _tokens(job: Job, answer: _Answer) -> Generator[int, None, None]:
     state = sampling.begin(job.options, answer.seed, ends=tuple(job.ends), completion=job.completion).after(job.prompt)
-    with job.line() as stepper:
+    with answer.begin(job) as stepper:
         step = job.provider(stepper, job.prompt, job.progress)
         while answer.finish is None:
             found, state = answer.timed(step, state)

@@ -56,6 +56,9 @@ class FakeLine:
     def fork(self) -> Line:
         return FakeLine(self._session, self.tokens)
 
+    def memory(self) -> dict[int, int]:
+        return {id(self): len(self.tokens)}
+
     def close(self) -> None:
         assert not self._session.closed
         self._session.lines.remove(self)

@@ -23,7 +23,7 @@ def start(
 ) -> Stream:
     return Stream(
         Job(
-            line=lambda: stepper(session, context),
+            line=lambda _: stepper(session, context),
             prompt=prompt,
             options=make({**GREEDY, **options}),
             decoder=FakeDecoder(),
