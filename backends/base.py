@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from localllm.backends.saved import Source, Target
 from localllm.model.program import Program
 
 Float = NDArray[np.float32]
@@ -97,7 +98,17 @@ class Line(Protocol):
         """Tokens held so far."""
 
     def truncate(self, n: int) -> int:
-        """Forget what is beyond the first ``n`` tokens; the length really reached, at most n."""
+        """Forget what is beyond the first ``n`` tokens; the length really reached, at most n: the caller feeds the rest again.
+
+        All lengths of the last batch can be reached if it had at most 16 rows, and checkpoints; others only where every layer still has
+        what it takes, which windows and recurrent states do not always have.
+        """
+
+    def checkpoint(self) -> None:
+        """Stay able to return to the present length. Of many checkpoints the oldest are given up."""
+
+    def save(self, file: Target) -> None:
+        """Write the line's state to a binary file; the ids of its tokens are not in it."""
 
     def fork(self) -> Line:
         """A second line with the same past; pages are shared and copied when written."""
@@ -119,7 +130,18 @@ class Session(Protocol):
     def profile(self) -> AbstractContextManager[dict[str, float]]:
         """While it is open, seconds by kind of work are added up in the dictionary. Slows the session down a little."""
 
+    @property
+    def fingerprint(self) -> str:
+        """Names everything but the weights that can change a bit of what this session computes: with the same file, two sessions of one
+        fingerprint can go on with each other's saved lines."""
+
     def new_line(self) -> Line: ...
+
+    def restore(self, file: Source) -> Line:
+        """A line as ``Line.save`` has written it, with the same logits to come, bit for bit; its checkpoints are not kept.
+
+        Raises SavedLineError for whatever is not such a file of a session with this fingerprint.
+        """
 
     def forward(self, batch: Sequence[Chunk]) -> Outputs:
         """Append every chunk to its line and compute what is wanted. At most Options.batch rows in all."""

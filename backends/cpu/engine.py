@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from localllm.backends.base import Chunk, Float, Options, Outputs, Progress
 from localllm.backends.cpu.buffers import WANTED_ROWS, Buffers, Tables
+from localllm.backends.cpu.cache import PagedLine, Storage
 from localllm.backends.cpu.crew import Crew
 from localllm.backends.cpu.kernel_cache import kernels
 from localllm.backends.cpu.layout import FEW
 from localllm.backends.cpu.lower import COLUMNS, Lowering, Tape, assemble, column_tile
-from localllm.backends.cpu.pages import PagedLine, Pool, layer_offsets
 from localllm.backends.cpu.records import ROPES, ROWS, TILE, WANTED
 from localllm.backends.cpu.threads import Job, Stopwatch, team
 from localllm.backends.cpu.weights import Weights
@@ -41,7 +41,7 @@ class Engine:
         self._rope_tables = [np.zeros((0, rope.dim), np.float32) for rope in self._ropes]
         self._logits = self._buffers.rows(program.result, min(WANTED_ROWS, options.batch), program.vocab)
         self._team = team()
-        self.pool = Pool(layer_offsets(program)[1])
+        self.storage = Storage(program)
         self._profile: dict[str, float] | None = None
         self._lines: list[PagedLine] = []
         lowering = Lowering(program, weights, self._buffers, self._ropes)
@@ -77,7 +77,7 @@ class Engine:
         lines = []
         for chunk in batch:
             line = chunk.line
-            if not isinstance(line, PagedLine) or line.closed or line.pool is not self.pool or line in lines:
+            if not isinstance(line, PagedLine) or line.closed or line.storage is not self.storage or line in lines:
                 raise BackendError("a chunk's line is closed, of another session, or twice in the batch")
             lines.append(line)
             bad = [token for token in chunk.tokens if not 0 <= token < self._program.vocab]

@@ -19,7 +19,7 @@ from localllm.backends.cpu.arena import words
 from localllm.backends.cpu.buffers import Buffers
 from localllm.backends.cpu.kernel_cache import KernelId
 from localllm.backends.cpu.layout import FEW, FLOATS, MANY, activation_bytes
-from localllm.backends.cpu.pages import layer_offsets
+from localllm.backends.cpu.pages import kinds
 from localllm.backends.cpu.records import LINE, ROWS, TAPE_WORDS, WANTED, float_bits
 from localllm.backends.cpu.threads import Pace
 from localllm.backends.cpu.weights import Matrix, Weights
@@ -100,7 +100,7 @@ class Lowering:
 
     def __init__(self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope]) -> None:
         self._program, self._weights, self._buffers, self._ropes = program, weights, buffers, ropes
-        self._offsets, _ = layer_offsets(program)
+        self._offsets = {layer: place[0] for kind in kinds(program) for layer, place in kind.layers.items()}
         reads = Counter(name for op in program.ops for name in inputs(op))
         writes = Counter(op.out for op in program.ops)
         self.read_once = {name for name in writes if reads[name] == writes[name]}

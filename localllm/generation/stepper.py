@@ -69,6 +69,10 @@ class Stepper:
         """As ``feed``, but chunk by chunk, (n, V) each, so that all rows are never in memory together."""
         return self._run(self._checked(tokens, last), last, progress)
 
+    def checkpoint(self) -> None:
+        """Stay able to return to the present length."""
+        self._line.checkpoint()
+
     def close(self) -> None:
         """Give the line back. Harmless when done twice."""
         if not self._open:
@@ -90,6 +94,7 @@ class Stepper:
             part = self._chunk(ids, start, last, progress)
             if len(part):
                 yield part
+            self._line.checkpoint()  # a later prompt may have some of these chunks in common
 
     def _chunk(self, ids: Sequence[int], start: int, last: int, progress: Progress | None) -> Float:
         """Feed the next chunk from ``start`` on; the logits of its share of the last tokens."""

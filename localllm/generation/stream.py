@@ -148,7 +148,10 @@ def _tokens(job: Job, answer: _Answer) -> Generator[int, None, None]:
     with answer.begin(job) as stepper:
         step = job.provider(stepper, job.prompt, job.progress)
         while answer.finish is None:
+            first = not answer.tokens
             found, state = answer.timed(step, state)
+            if first:
+                stepper.checkpoint()  # where another answer to the same prompt begins
             for token in found:
                 answer.tokens.append(token)
                 answer.finish = _finish(job, answer)

@@ -90,7 +90,7 @@ def test_pages_are_used_again(path: Path) -> None:
         first.close()
         again = session.new_line()
         assert np.array_equal(run.feed(session, again, TOKENS[:50]), before)
-        assert not session._engine.pool._free  # type: ignore[attr-defined]
+        assert not session._engine.storage.pools[0]._free  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_an_interrupt_while_a_line_gets_pages(small: Path, where: str, monkeypat
         line = session.new_line()
         run.feed(session, line, tokens, [0])
         other = line.fork()
-        target = (pages.Pool, "take") if where == "take" else (pages.PagedLine, "_set")
+        target = (pages.Pool, "take") if where == "take" else (pages.Strand, "_set")
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(target[0], target[1], interrupted)
             run.feed(session, other, [7], [0])

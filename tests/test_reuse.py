@@ -1,0 +1,101 @@
+"""Prefix reuse over the cpu backend: what follows a reused beginning has the bits of a fresh line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import localllm
+from tests import tiny
+
+TOKENS = [int(token) for token in np.random.default_rng(3).integers(3, 200, 200)]
+OTHERS = TOKENS[::-1]
+PROMPTS = [
+    TOKENS[:70],  # nothing to continue
+    TOKENS[:70],
+    TOKENS[:64],  # back to the border of a page
+    TOKENS[:65] + OTHERS[:3],
+    TOKENS[:130],
+    TOKENS[:40] + OTHERS[:60],  # parts in the middle of a page
+    OTHERS[:90],
+    TOKENS[:129] + OTHERS[:40],
+    OTHERS[:89],
+]
+
+
+@pytest.fixture(scope="module", params=["llama", "gemma3"])
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / f"{request.param}.gguf"
+    shape = {"type": "Q4_0", "layers": 7, "window": 16, "head_dim": 32} if request.param == "gemma3" else {"type": "Q8_0"}
+    return tiny.write(path, request.param, **shape)
+
+
+@pytest.fixture(scope="module")
+def fresh(path: Path) -> Iterator[localllm.Model]:
+    with localllm.load(path, backend="cpu", cache_ram=0) as model:
+        yield model
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64, 512])
+def test_logits_have_the_bits_of_a_fresh_line(path: Path, fresh: localllm.Model, batch: int) -> None:
+    reused = 0
+    with localllm.load(path, backend="cpu", batch=batch) as model:
+        for prompt in PROMPTS:
+            with model._continued(prompt) as line:
+                reused += line.length
+                assert np.array_equal(line.feed(prompt[line.length :]), fresh.logits(prompt))
+                for token in OTHERS[:3]:  # an answer
+                    line.feed([token])
+    assert reused >= 70
+
+
+@pytest.mark.parametrize("batch", [5, 512])
+def test_answers_are_those_without_a_cache(path: Path, fresh: localllm.Model, batch: int) -> None:
+    notes = set()
+    with localllm.load(path, backend="cpu", batch=batch) as model:
+        for prompt in PROMPTS:
+            found = model.generate(prompt, seed=1, temperature=1, max_tokens=8)
+            plain = fresh.generate(prompt, seed=1, temperature=1, max_tokens=8)
+            assert (found.text, found.tokens) == (plain.text, plain.tokens)
+            assert (plain.usage.cached_tokens, plain.usage.cache) == (0, "the cache is off")
+            assert found.usage.cached_tokens + found.timings.prompt_tokens == len(prompt) == found.usage.prompt_tokens
+            notes.add(found.usage.cache)
+    assert "memory" in notes and "nothing is cached yet" in notes
+
+
+def test_lines_share_their_pages(path: Path) -> None:
+    with localllm.load(path, backend="cpu") as model:
+        assert model.cache is not None
+        model.generate(TOKENS[:140], max_tokens=2)
+        one = model.cache.bytes
+        model.generate(TOKENS[:130] + OTHERS[:5], max_tokens=2)
+        assert one < model.cache.bytes < 2 * one
+        model.cache.clear()
+        assert model.cache.bytes == 0
+
+
+def test_an_interrupted_prompt_goes_on_where_it_was(path: Path, fresh: localllm.Model) -> None:
+    def interrupt(what: str, done: int, total: int) -> None:
+        if done == 60:
+            raise KeyboardInterrupt
+
+    with localllm.load(path, backend="cpu", batch=20) as model:
+        with pytest.raises(KeyboardInterrupt):
+            model.generate(TOKENS[:100], progress=interrupt)
+        told: list[int] = []
+        found = model.generate(TOKENS[:100], seed=1, max_tokens=3, progress=lambda what, done, total: told.append(done))
+        assert (found.usage.cached_tokens, told) == (60, [60, 80, 100])
+        assert found.tokens == fresh.generate(TOKENS[:100], seed=1, max_tokens=3).tokens
+
+
+def test_a_closed_model_has_no_cache(path: Path) -> None:
+    model = localllm.load(path, backend="cpu")
+    stream = model.stream(TOKENS[:10], ignore_eos=True)
+    next(stream)
+    model.close()
+    assert model.cache is not None and model.cache.bytes == 0
+    stream.close()
+    assert model.cache.bytes == 0
