@@ -15,11 +15,12 @@ from localllm import backends, memory
 from localllm.archs import build
 from localllm.backends.base import Backend, Float, Options, Progress, Session, TensorSource
 from localllm.errors import BackendError, UnsupportedError
+from localllm.generation import caching
 from localllm.generation import options as generation
 from localllm.generation import prompt as prompts
 from localllm.generation.background import Background
 from localllm.generation.past import Past
-from localllm.generation.prefix import PrefixCache, share_of_free
+from localllm.generation.prefix import PrefixCache
 from localllm.generation.results import Result
 from localllm.generation.stepper import GiveBack, Stepper
 from localllm.generation.stream import Job, Stream
@@ -27,6 +28,7 @@ from localllm.generation.vocabulary import control_texts
 from localllm.gguf import open_gguf
 from localllm.model.program import Program
 from localllm.store import resolve
+from localllm.store.identity import identity
 
 if TYPE_CHECKING:
     from localllm.text import ChatTemplate, Tokenizer
@@ -44,6 +46,7 @@ class LoadKeywords(TypedDict, total=False):
     progress: Progress | None
     force: bool
     cache_ram: int | None
+    cache_disk: int | None
 
 
 class Keywords(LoadKeywords, generation.GenerationKeywords, total=False):
@@ -61,6 +64,7 @@ class LoadOptions:
     progress: Progress | None = None
     force: bool = False
     cache_ram: int | None = None
+    cache_disk: int | None = None
 
     def __post_init__(self) -> None:
         generation.whole("threads", self.threads, 1, optional=True)
@@ -68,6 +72,7 @@ class LoadOptions:
         generation.whole("batch", self.batch, 1, MAX_BATCH)
         generation.switch("force", self.force)
         generation.whole("cache_ram", self.cache_ram, 0, optional=True)
+        generation.whole("cache_disk", self.cache_disk, 0, optional=True)
 
 
 LOAD_NAMES = tuple(field.name for field in fields(LoadOptions))
@@ -83,6 +88,7 @@ def load(
     progress: Progress | None = None,
     force: bool = False,
     cache_ram: int | None = None,
+    cache_disk: int | None = None,
     **misspelled: Never,
 ) -> Model:
     """Load a model from a GGUF file or by its name in the catalogue, fetching it where needed; a context manager.
@@ -92,12 +98,22 @@ def load(
     ``batch``: rows of a prompt computed at once. ``progress(what, done, total)`` is told of downloads, loading and compilation.
     ``force``: load even where memory seems too small.
     ``cache_ram``: MiB that lines of earlier prompts may take, so that a prompt that begins as one of them continues it; None is a
-    quarter of the free memory, 0 none.
+    quarter of the free memory, 0 none. ``cache_disk``: the same on disk, for later processes, of lines that took long; None is a tenth
+    of the free disk, at most 8 GB, 0 none.
 
     Raises FileError and its kinds for the file, UnsupportedError for what the backend can't do, OutOfMemoryError, BackendError.
     """
     generation.refuse_unknown(misspelled, LOAD_NAMES)
-    chosen = LoadOptions(backend=backend, threads=threads, ctx=ctx, batch=batch, progress=progress, force=force, cache_ram=cache_ram)
+    chosen = LoadOptions(
+        backend=backend,
+        threads=threads,
+        ctx=ctx,
+        batch=batch,
+        progress=progress,
+        force=force,
+        cache_ram=cache_ram,
+        cache_disk=cache_disk,
+    )
     return _load(name_or_path, chosen)
 
 
@@ -127,12 +143,12 @@ class Model:
         backend: str,
         context: int,
         batch: int,
-        cache_ram: int | None = 0,
+        cache: PrefixCache | None = None,
     ) -> None:
         self.program, self.metadata, self.backend, self.context = program, metadata, backend, context
         self._session, self._tokenizer, self._batch = session, tokenizer, batch
         self._lines: weakref.WeakSet[Stepper] = weakref.WeakSet()
-        self.cache = PrefixCache(session.new_line, _budget(cache_ram)) if cache_ram != 0 else None
+        self.cache = cache
         self._open = True
 
     @property
@@ -251,15 +267,11 @@ def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:
         weights = backend.upload(program, file, options, chosen.progress)
         # The vocabulary is built while the weights are read, and not before: imports would wait for it at every file that they open.
         tokenizer = Background(_tokenizer_of(file.metadata))
+        key = Background(identity(file)) if chosen.cache_disk != 0 else None
         session = backend.compile(program, weights, options, chosen.progress)
     context = chosen.ctx or program.context
-    return Model(
-        session, program, file.metadata, tokenizer, backend=backend.name, context=context, batch=chosen.batch, cache_ram=chosen.cache_ram
-    )
-
-
-def _budget(mebibytes: int | None) -> Callable[[int], int]:
-    return share_of_free if mebibytes is None else lambda _: mebibytes << 20
+    cache = caching.make(session, backend.name, None if key is None else key.get(), ram=chosen.cache_ram, disk=chosen.cache_disk)
+    return Model(session, program, file.metadata, tokenizer, backend=backend.name, context=context, batch=chosen.batch, cache=cache)
 
 
 def _require_support(backend: Backend, program: Program, source: TensorSource, path: Path) -> None:

@@ -36,7 +36,8 @@ def test_the_names() -> None:
 
 
 def test_the_signatures() -> None:
-    load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, cache_ram=None, **misspelled)"
+    load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, cache_ram=None, "
+    load += "cache_disk=None, **misspelled)"
     assert parameters(localllm.load) == load
     assert parameters(localllm.generate) == "(name_or_path, prompt, **options)"
     model = localllm.Model
@@ -60,6 +61,7 @@ def test_the_options_and_their_defaults() -> None:
         "progress": None,
         "force": False,
         "cache_ram": None,
+        "cache_disk": None,
     }
     assert {field.name: field.default for field in fields(GenerationOptions)} == {
         "max_tokens": None,

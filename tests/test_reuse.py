@@ -35,14 +35,14 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def fresh(path: Path) -> Iterator[localllm.Model]:
-    with localllm.load(path, backend="cpu", cache_ram=0) as model:
+    with localllm.load(path, backend="cpu", cache_ram=0, cache_disk=0) as model:
         yield model
 
 
 @pytest.mark.parametrize("batch", [1, 7, 64, 512])
 def test_logits_have_the_bits_of_a_fresh_line(path: Path, fresh: localllm.Model, batch: int) -> None:
     reused = 0
-    with localllm.load(path, backend="cpu", batch=batch) as model:
+    with localllm.load(path, backend="cpu", batch=batch, cache_disk=0) as model:
         for prompt in PROMPTS:
             with model._continued(prompt) as line:
                 reused += line.length
@@ -55,7 +55,7 @@ def test_logits_have_the_bits_of_a_fresh_line(path: Path, fresh: localllm.Model,
 @pytest.mark.parametrize("batch", [5, 512])
 def test_answers_are_those_without_a_cache(path: Path, fresh: localllm.Model, batch: int) -> None:
     notes = set()
-    with localllm.load(path, backend="cpu", batch=batch) as model:
+    with localllm.load(path, backend="cpu", batch=batch, cache_disk=0) as model:
         for prompt in PROMPTS:
             found = model.generate(prompt, seed=1, temperature=1, max_tokens=8)
             plain = fresh.generate(prompt, seed=1, temperature=1, max_tokens=8)

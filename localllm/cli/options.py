@@ -26,6 +26,19 @@ def model_options(command: Command) -> Command:
     return wrapped
 
 
+def cache_options(command: Command) -> Command:
+    """Where earlier prompts are kept: --cache-ram, --cache-disk. They join ``load``; to be applied below ``model_options``."""
+
+    @click.option("--cache-ram", type=int, metavar="MIB", help="Memory for earlier prompts, which later ones continue; 0: none.")
+    @click.option("--cache-disk", type=int, metavar="MIB", help="Room on disk for long prompts, for later runs; 0: none.")
+    @functools.wraps(command)
+    def wrapped(load: dict[str, Any], cache_ram: int | None, cache_disk: int | None, **others: Any) -> Any:
+        given = {"cache_ram": cache_ram, "cache_disk": cache_disk}
+        return command(load={**load, **{name: value for name, value in given.items() if value is not None}}, **others)
+
+    return wrapped
+
+
 def sampling_options(command: Command) -> Command:
     """How an answer is made. They arrive under the names that ``Model.generate`` has for them, None where not given."""
     for option in reversed(

@@ -10,7 +10,7 @@ from localllm import store
 from localllm.chat import terminal
 from localllm.cli.inputs import read_text, waiting_text, without_last_newline
 from localllm.cli.models import locate
-from localllm.cli.options import model_options, sampling_options
+from localllm.cli.options import cache_options, model_options, sampling_options
 from localllm.cli.progress import Progress
 from localllm.errors import ModelNotFoundError, OptionError, TemplateError
 
@@ -33,6 +33,7 @@ _HOW = f'a prompt comes after the model: localllm run {store.DEFAULT} "Why is th
 @click.option("--parse-special", is_flag=True, default=None, help="With --raw: names of control tokens in the prompt are these tokens.")
 @sampling_options
 @model_options
+@cache_options
 @click.option("--stats", is_flag=True, help="Afterwards, counts and speeds on stderr.")
 def command(
     words: tuple[str, ...], file: str | None, system: str | None, stats: bool, load: dict[str, Any], raw: bool | None, **given: Any
@@ -131,4 +132,8 @@ def _show_stats(result: Result) -> None:
         ("answer", usage.completion_tokens, timings.completion_seconds, timings.completion_per_second),
     ):
         click.echo(f"{what}: {count} tokens, {seconds:.2f} s, {speed:.1f} tokens/s", err=True)
+    if usage.cached_tokens:
+        click.echo(f"reused: {usage.cached_tokens} tokens of the prompt, from {usage.cache}", err=True)
+    elif usage.cache:
+        click.echo(f"reused: nothing of the prompt: {usage.cache}", err=True)
     click.echo(f"ended by: {result.finish_reason}; seed: {result.seed}", err=True)

@@ -16,11 +16,14 @@ from localllm import memory
 from localllm.backends.base import Line
 from localllm.generation.past import Past
 from localllm.generation.radix import Radix, Tokens, array
+from localllm.generation.saving import SavedLines
 
 SHARE = 4
 """Without a budget given, all cached lines together take this part of the memory that would be free without them."""
 _UNKNOWN = 1 << 30
 """The budget where nobody knows how much memory is free."""
+_WORTH = 64
+"""So many tokens must be left to compute for files to be looked at."""
 _TRIES = 4
 """Lines of either kind, longer and shorter ones, that are asked how far back they can go."""
 
@@ -62,17 +65,19 @@ class _Blocks:
 
 
 class PrefixCache:
-    """The lines of one session that can be continued. ``new_line``: an empty line; ``budget(bytes held)``: bytes that they may take."""
+    """The lines of one session that can be continued. ``new_line``: an empty line; ``budget(bytes held)``: bytes that they may take;
+    ``saved``: those on disk."""
 
-    def __init__(self, new_line: Callable[[], Line], budget: Callable[[int], int] = share_of_free) -> None:
-        self._new_line, self._budget = new_line, budget
+    def __init__(self, new_line: Callable[[], Line], budget: Callable[[int], int] = share_of_free, saved: SavedLines | None = None) -> None:
+        self._new_line, self._budget, self._saved = new_line, budget, saved
         self._tree: Radix[_Entry] = Radix()
         self._blocks = _Blocks()
         self._clock = self._dropped = 0
+        self._seconds = 0.0  # that a token of a prompt took when it was last measured
         self._open = True
         self._lock = threading.Lock()
         # Lines come back wherever a stream is dropped: in another thread, or by the garbage collector in the middle of a call of ours.
-        self._returned: deque[tuple[Tokens, Line]] = deque()
+        self._returned: deque[tuple[Tokens, Line, float]] = deque()
 
     @property
     def bytes(self) -> int:
@@ -85,11 +90,11 @@ class PrefixCache:
         with self._lock:
             past = self._continued(tokens)
         self._settle()
-        return past
+        return past if self._saved is None else self._longer(past, tokens, self._saved)
 
-    def keep(self, tokens: Sequence[int], line: Line) -> None:
-        """Take a line back that holds these tokens. It belongs to the cache from now on."""
-        self._returned.append((array(tokens), line))
+    def keep(self, tokens: Sequence[int], line: Line, seconds: float = 0.0) -> None:
+        """Take a line back that holds these tokens. It belongs to the cache from now on. ``seconds``: what a token of its prompt took."""
+        self._returned.append((array(tokens), line, seconds))
         self._settle()
 
     def clear(self) -> None:
@@ -100,9 +105,30 @@ class PrefixCache:
         self._settle()
 
     def close(self) -> None:
-        """Forget all lines; those that come back from now on are closed at once."""
+        """Save the line that was used last where that pays, and forget all; those that come back from now on are closed at once."""
         self._open = False
-        self.clear()
+        try:
+            if self._saved is not None:
+                self._save_last(self._saved)
+        finally:
+            self.clear()
+
+    def _save_last(self, saved: SavedLines) -> None:
+        with self._lock:
+            latest = max(self._tree.below(array(())), key=lambda entry: entry.used, default=None)
+            if latest is not None:
+                saved.offer(latest.tokens, latest.line, self._seconds, last=True)
+        saved.wait()
+
+    def _longer(self, past: Past, tokens: Tokens, saved: SavedLines) -> Past:
+        """What is on disk, where that is enough more than what there is in memory."""
+        if len(tokens) - len(past.tokens) < _WORTH:
+            return past
+        found = saved.find(tokens, len(past.tokens))
+        if found is None:
+            return past if past.tokens else Past(past.line, (), f"{past.note}, nor on disk")
+        past.line.close()
+        return found
 
     def _continued(self, tokens: Tokens) -> Past:
         if len(tokens) < 2:
@@ -143,8 +169,11 @@ class PrefixCache:
             finally:
                 self._lock.release()
 
-    def _insert(self, tokens: Tokens, line: Line) -> None:
+    def _insert(self, tokens: Tokens, line: Line, seconds: float) -> None:
         tokens = tokens[: line.truncate(len(tokens))]
+        self._seconds = seconds or self._seconds
+        if self._saved is not None and self._open:
+            self._saved.offer(tokens, line, self._seconds)
         longer = next((entry for entry in self._tree.below(tokens) if _goes_back(entry.line, len(tokens))), None)
         if longer is not None:
             self._touch(longer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from types import TracebackType
@@ -16,7 +17,10 @@ from localllm.generation.past import Past
 
 Step = Callable[[sampling.State], tuple[Sequence[int], sampling.State]]
 """A provider of tokens: given the state after all tokens so far, the next ones (at least one) and the state after them."""
-GiveBack = Callable[[Sequence[int], Line], None]
+GiveBack = Callable[[Sequence[int], Line, float], None]
+"""Takes a line's tokens, the line, and the seconds that a token of a prompt took (0: not known)."""
+_PROMPT = 16
+"""Longer chunks are taken for parts of a prompt."""
 
 
 class Stepper:
@@ -33,6 +37,7 @@ class Stepper:
         self.past = past or Past(session.new_line())
         self._line, self._give_back = self.past.line, give_back
         self._tokens = list(self.past.tokens)
+        self._timed, self._seconds = 0, 0.0
         self._open = True
 
     @property
@@ -81,7 +86,7 @@ class Stepper:
         if self._give_back is None:
             self._line.close()
         else:
-            self._give_back(self.tokens, self._line)
+            self._give_back(self.tokens, self._line, self._seconds / max(1, self._timed))
 
     def __enter__(self) -> Stepper:
         return self
@@ -104,7 +109,10 @@ class Stepper:
         wanted = range(max(0, len(ids) - last - start), len(chunk))
         # Before they are computed: whenever an interrupt comes, the line's length says how many of them it holds.
         self._tokens[self._line.length :] = chunk
+        began = time.perf_counter()
         part = self._session.forward([Chunk(self._line, chunk, Want(wanted))]).logits[0]
+        if len(chunk) > _PROMPT:
+            self._timed, self._seconds = self._timed + len(chunk), self._seconds + time.perf_counter() - began
         if progress is not None:
             progress("prompt", self._line.length, self._line.length + len(ids) - start - len(chunk))
         return part
