@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import localllm
+from localllm.generation import saving
 from tests import tiny
 
 TOKENS = [int(token) for token in np.random.default_rng(3).integers(3, 200, 200)]
@@ -99,3 +100,53 @@ def test_a_closed_model_has_no_cache(path: Path) -> None:
     assert model.cache is not None and model.cache.bytes == 0
     stream.close()
     assert model.cache.bytes == 0
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every line is worth writing and reading."""
+    monkeypatch.setattr(saving, "PAYS", 1e-9)
+    monkeypatch.setattr(saving, "_READ", 1e15)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("batch", [7, 512])
+def test_a_later_process_has_the_bits_too(path: Path, fresh: localllm.Model, kv_folder: Path, batch: int) -> None:
+    with localllm.load(path, backend="cpu", batch=50) as model:
+        first = model.generate(TOKENS[:130], seed=1, temperature=1, max_tokens=2)
+        assert first.usage.cache == "nothing is cached yet, nor on disk"
+    for prompt in (TOKENS[:132], TOKENS[:130], TOKENS[:130] + OTHERS[:30], TOKENS[:110] + OTHERS[:20]):
+        with localllm.load(path, backend="cpu", batch=batch) as model:
+            with model._continued(prompt) as line:
+                assert line.past.note == "disk" and line.length > 60
+                assert np.array_equal(line.feed(prompt[line.length :]), fresh.logits(prompt))
+            found = model.generate(prompt, seed=1, temperature=1, max_tokens=8)
+            assert found.tokens == fresh.generate(prompt, seed=1, temperature=1, max_tokens=8).tokens
+    assert list(kv_folder.glob("*/*.kv"))
+
+
+@pytest.mark.usefixtures("eager")
+def test_damage_on_disk_costs_time_and_no_answer(path: Path, fresh: localllm.Model, kv_folder: Path) -> None:
+    expected = fresh.generate(TOKENS[:130], seed=1, max_tokens=8).tokens
+    for place in (0, 70, 700, -1, -2000):
+        with localllm.load(path, backend="cpu") as model:
+            model.generate(TOKENS[:130], seed=1, max_tokens=8)
+        (file,) = kv_folder.glob("*/*")
+        data = bytearray(file.read_bytes())
+        data[place] ^= 4
+        file.write_bytes(data)
+        with localllm.load(path, backend="cpu", cache_ram=0, cache_disk=1) as model:
+            found = model.generate(TOKENS[:130], seed=1, max_tokens=8)
+            assert (found.tokens, found.usage.cached_tokens) == (expected, 0)
+
+
+@pytest.mark.usefixtures("eager")
+def test_other_weights_have_other_lines(path: Path, tmp_path: Path, kv_folder: Path) -> None:
+    with localllm.load(path, backend="cpu") as model:
+        model.generate(TOKENS[:130], max_tokens=1)
+    other = tmp_path / "other.gguf"
+    other.write_bytes(path.read_bytes())
+    for file, backend in ((other, "cpu"), (path, "reference")):
+        with localllm.load(file, backend=backend) as model:
+            assert model.generate(TOKENS[:130], max_tokens=1).usage.cached_tokens == 0
+    assert len(list(kv_folder.iterdir())) == 3
