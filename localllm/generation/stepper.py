@@ -10,7 +10,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from localllm.backends.base import Chunk, Float, Line, Progress, Session, Want
+from localllm.backends.base import Chunk, Float, Line, Outputs, Progress, Session, Want
 from localllm.errors import BackendError, ContextFullError, OptionError
 from localllm.generation import sampling
 from localllm.generation.past import Past
@@ -59,8 +59,6 @@ class Stepper:
         Raises OptionError for ids that do not exist, ContextFullError before anything is computed.
         """
         ids = self._checked(tokens, last)
-        if progress is not None:
-            progress("prompt", self._line.length, self._line.length + len(ids))
         if len(ids) <= self._batch:  # one chunk: its logits are the caller's own already
             return self._chunk(ids, 0, last, progress)
         result: Float = np.empty((last, self._vocab), np.float32)
@@ -77,6 +75,16 @@ class Stepper:
     def checkpoint(self) -> None:
         """Stay able to return to the present length."""
         self._line.checkpoint()
+
+    def rows(self, tokens: Sequence[int], *, last: int = 1, likeliest: int = 0, progress: Progress | None = None) -> Sequence[sampling.Row]:
+        """As ``feed``, but of each row only the ``likeliest`` tokens, if not 0."""
+        if likeliest == 0:
+            return list(self.feed(tokens, last=last, progress=progress))
+        ids = self._checked(tokens, last)
+        found: list[sampling.Row] = []
+        for start in range(0, len(ids), self._batch):
+            found += self._forward(ids, start, last, likeliest, progress).likeliest[0]
+        return found
 
     def close(self) -> None:
         """Give the line back. Harmless when done twice."""
@@ -99,23 +107,30 @@ class Stepper:
             part = self._chunk(ids, start, last, progress)
             if len(part):
                 yield part
-            self._line.checkpoint()  # a later prompt may have some of these chunks in common
 
     def _chunk(self, ids: Sequence[int], start: int, last: int, progress: Progress | None) -> Float:
-        """Feed the next chunk from ``start`` on; the logits of its share of the last tokens."""
+        return self._forward(ids, start, last, 0, progress).logits[0]
+
+    def _forward(self, ids: Sequence[int], start: int, last: int, likeliest: int, progress: Progress | None) -> Outputs:
+        """Feed the next chunk from ``start`` on; the results of its share of the last tokens."""
         if not self._open:
             raise BackendError("this line is closed; start a new one")
         chunk = ids[start : start + self._batch]
+        if progress is not None and start == 0:
+            progress("prompt", self._line.length, self._line.length + len(ids))
         wanted = range(max(0, len(ids) - last - start), len(chunk))
         # Before they are computed: whenever an interrupt comes, the line's length says how many of them it holds.
         self._tokens[self._line.length :] = chunk
         began = time.perf_counter()
-        part = self._session.forward([Chunk(self._line, chunk, Want(wanted))]).logits[0]
+        outputs = self._session.forward([Chunk(self._line, chunk, Want(wanted, likeliest))])
         if len(chunk) > _PROMPT:
             self._timed, self._seconds = self._timed + len(chunk), self._seconds + time.perf_counter() - began
+        left = len(ids) - start - len(chunk)
+        if left:
+            self._line.checkpoint()  # a later prompt may have some of these chunks in common
         if progress is not None:
-            progress("prompt", self._line.length, self._line.length + len(ids) - start - len(chunk))
-        return part
+            progress("prompt", self._line.length, self._line.length + left)
+        return outputs
 
     def _checked(self, tokens: Sequence[int], last: int) -> list[int]:
         ids = check_ids(tokens, self._vocab)
@@ -151,8 +166,8 @@ def plain(stepper: Stepper, prompt: Sequence[int], progress: Progress | None = N
 
     def next_token(state: sampling.State) -> tuple[Sequence[int], sampling.State]:
         nonlocal pending, progress
-        logits = stepper.feed(pending, progress=progress)[0]
-        token, after = sampling.step(state, logits)
+        (row,) = stepper.rows(pending, likeliest=state.likeliest, progress=progress)
+        token, after = sampling.step(state, row)
         pending, progress = (token,), None
         return pending, after
 
