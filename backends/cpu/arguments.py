@@ -62,6 +62,8 @@ ROPE_STORE = Record(
     "k_norm",
     "eps",  # bits of the norms' float32 eps
     "scale",  # bits of the float32 factor of q
+    "table_step",  # bytes from one tile to the next in a page table, which has a column for each kind of layer
+    "table_offset",  # bytes from there to this layer's column
     "layer_offset",  # bytes from the start of a page to this layer's first head
     "rows",
 )
@@ -74,6 +76,8 @@ ATTEND = Record(
     "kv_heads",
     "head_dim",
     "window",  # how many positions a query sees, itself included; 0: all
+    "table_step",  # bytes from one tile to the next in a page table, which has a column for each kind of layer
+    "table_offset",  # bytes from there to this layer's column
     "layer_offset",  # bytes from the start of a page to this layer's first head
     "rows",
 )

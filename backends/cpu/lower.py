@@ -97,12 +97,22 @@ def _barriers(rows: Sequence[Row]) -> list[bool]:
     return out
 
 
+def _places(program: Program) -> dict[int, dict[str, int]]:
+    """Where each layer's keys and values lie, in the words of a record."""
+    found = kinds(program)
+    return {
+        layer: {"table_step": 8 * len(found), "table_offset": 8 * column, "layer_offset": offset}
+        for column, kind in enumerate(found)
+        for layer, (offset, _, _) in kind.layers.items()
+    }
+
+
 class Lowering:
     """Rows of one part of a Program for column tiles of n."""
 
     def __init__(self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope], lists: Lists) -> None:
         self._program, self._weights, self._buffers, self._ropes, self._lists = program, weights, buffers, ropes, lists
-        self._offsets = {layer: place[0] for kind in kinds(program) for layer, place in kind.layers.items()}
+        self._places = _places(program)
         reads = Counter(name for op in program.ops for name in inputs(op))
         writes = Counter(op.out for op in program.ops)
         self.read_once = {name for name in writes if reads[name] == writes[name]}
@@ -272,7 +282,7 @@ class _Emitter:
 
     def _attend(self, op: Attend) -> Iterator[Row]:
         at, cache = self._at, f"cache {op.layer}"
-        shape = {"heads": op.heads, "kv_heads": op.kv_heads, "head_dim": op.head_dim, "layer_offset": self.of._offsets[op.layer]}
+        shape = {"heads": op.heads, "kv_heads": op.kv_heads, "head_dim": op.head_dim, **self.of._places[op.layer]}
         rope = {"dim": op.rope.dim if op.rope else 0, "rope": self.of._ropes.index(op.rope) if op.rope else 0}
         norms = {"q_norm": self.of.vector(op.q_norm), "k_norm": self.of.vector(op.k_norm)}
         numbers = {"eps": float_bits(op.eps), "scale": float_bits(op.scale)}

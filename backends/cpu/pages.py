@@ -37,7 +37,7 @@ def kinds(program: Program) -> list[Kind]:
     found: dict[int, Kind] = {}
     for op in program.ops:
         if isinstance(op, Attend):
-            kind = found.setdefault(0, Kind(0))
+            kind = found.setdefault(op.window, Kind(op.window))
             kind.layers[op.layer] = kind.page_bytes, op.kv_heads, op.head_dim
             kind.page_bytes += op.kv_heads * head_bytes(op.head_dim)
     return list(found.values())

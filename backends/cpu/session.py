@@ -46,7 +46,11 @@ class CpuSession:
 
     def restore(self, file: Source) -> PagedLine:
         """The line that ``Line.save`` has written. Raises SavedLineError."""
-        return self._open().storage.restore(file)
+        self._open().check()
+        with self._lock:
+            engine = self._open()
+            engine.settle()  # what an interrupt has left of a call may still write to pages that were given back since
+            return engine.storage.restore(file)
 
     def forward(self, batch: Sequence[Chunk]) -> Outputs:
         """Append every chunk to its line and compute what is wanted.

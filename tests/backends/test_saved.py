@@ -28,6 +28,10 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield session
 
 
+def is_reference(session: Session) -> bool:
+    return session.fingerprint.startswith("f32")
+
+
 def saved(session: Session, n: int) -> bytes:
     line, file = session.new_line(), io.BytesIO()
     if n:
@@ -57,7 +61,9 @@ def test_the_last_rows_of_a_restored_line_can_be_returned_to(opened: Session) ->
     line = opened.restore(io.BytesIO(saved(opened, 150)))
     for n in (149, 140, 134):
         assert line.truncate(n) == n
-        assert np.array_equal(run.feed(opened, line, TOKENS[n:150], [0]), expected[n : n + 1]) or opened.fingerprint.startswith("f32")
+        found = run.feed(opened, line, TOKENS[n:150], [0])
+        # The reference adds up in another order for another number of rows.
+        np.testing.assert_allclose(found, expected[n : n + 1], rtol=0, atol=1e-4 if is_reference(opened) else 0)
         line = opened.restore(io.BytesIO(saved(opened, 150)))
 
 
@@ -122,7 +128,7 @@ def test_a_header_that_lies_is_refused_although_its_checksum_is_right(opened: Se
 
 def test_a_file_of_another_model_is_refused(opened: Session, tmp_path: Path) -> None:
     data = saved(opened, 20)
-    backend = "reference" if "f32" in opened.fingerprint else "cpu"
+    backend = "reference" if is_reference(opened) else "cpu"
     with run.session(tiny.write(tmp_path / "b.gguf", rope={"freq_base": 500.0}), backend) as other:
         assert other.fingerprint != opened.fingerprint
         with pytest.raises(SavedLineError, match="fingerprint"):

@@ -23,7 +23,7 @@ from localllm.backends.cpu.kernels.tile import loader, prefetcher, tile_store, z
 from localllm.backends.cpu.kernels.vec import bc_f, fma, hmax, hsum, keep_if, ld_f, ld_f32, ld_i64, sp_f, st_f, st_f32, vmax
 from localllm.backends.cpu.records import KEY_TILES, PAGES, PARTIALS, POSITIONS, SCRATCH, SCRATCH_BYTES, TILE
 
-_Q, _Q_STRIDE, _OUT, _OUT_STRIDE, _HEADS, _KV_HEADS, _HEAD_DIM, _WINDOW, _LAYER_OFFSET, _ROWS = ATTEND.offsets
+_Q, _Q_STRIDE, _OUT, _OUT_STRIDE, _HEADS, _KV_HEADS, _HEAD_DIM, _WINDOW, _TABLE_STEP, _TABLE_OFFSET, _LAYER_OFFSET, _ROWS = ATTEND.offsets
 _HEADS_AT_ONCE, _SUMS = (8, 24) if TARGET.vnni512 else (2, 4)  # how many heads, and vectors of sums, the registers hold
 _PIECES = 4  # pieces of work that there must be before rows share one
 
@@ -142,7 +142,8 @@ def _first_key(args: int, pos: int) -> int:
 @helper
 def _block(args: int, state: int, row: int, t: int, g: int) -> Any:
     """Where the keys of a tile and key head lie that a row sees."""
-    page = ld_i64(ld_i64(ld_i64(state + 8 * PAGES) + 8 * row) + 8 * t)
+    table = ld_i64(ld_i64(state + 8 * PAGES) + 8 * row) + ld_i64(args + _TABLE_OFFSET)
+    page = ld_i64(table + t * ld_i64(args + _TABLE_STEP))
     return page + ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * ((ld_i64(args + _HEAD_DIM) + 15) // 16 * 16))
 
 

@@ -29,7 +29,7 @@ from localllm.backends.cpu.kernels.tile import loader, prefetcher, tile_store, z
 from localllm.backends.cpu.kernels.vec import fma, keep_if, ld_f, ld_h, ld_i64, sp_f, st_f, st_i64, vmax
 from localllm.backends.cpu.records import NQ, QUERY_TILES, SCRATCH, SCRATCH_BYTES, TILE
 
-_Q, _Q_STRIDE, _OUT, _OUT_STRIDE, _HEADS, _KV_HEADS, _HEAD_DIM, _WINDOW, _LAYER_OFFSET, _ROWS = ATTEND.offsets
+_Q, _Q_STRIDE, _OUT, _OUT_STRIDE, _HEADS, _KV_HEADS, _HEAD_DIM, _WINDOW, _TABLE_STEP, _TABLE_OFFSET, _LAYER_OFFSET, _ROWS = ATTEND.offsets
 _ROW = 64  # bytes of a vector of queries
 _COLUMNS = 16 if TARGET.vnni512 else 4 if TARGET.avx2 or TARGET.neon else 2  # vectors of sums that the registers hold
 _HEADS_AT_ONCE = MANY_HEADS if TARGET.vnni512 else 1
@@ -222,7 +222,8 @@ def _begin(args: int, tile: int, g: int, d: int, wide: int, group: int, scratch:
 def _piece(args: int, tile: int, g: int, scratch: int) -> None:
     d, group, window = ld_i64(args + _HEAD_DIM), ld_i64(args + _HEADS) // ld_i64(args + _KV_HEADS), ld_i64(args + _WINDOW)
     wide = (d + 15) // 16 * 16
-    rows, pos, pages = ld_i64(tile + 8), ld_i64(tile + 16), ld_i64(tile + 24)
+    rows, pos, pages = ld_i64(tile + 8), ld_i64(tile + 16), ld_i64(tile + 24) + ld_i64(args + _TABLE_OFFSET)
+    page_step = ld_i64(args + _TABLE_STEP)
     offset = ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * wide)
     s, k = scratch, scratch + _HEADS_AT_ONCE * _S
     v = k + 4 * TILE * wide
@@ -234,8 +235,8 @@ def _piece(args: int, tile: int, g: int, scratch: int) -> None:
     for t in range(max(0, pos - reach) // TILE, last + 1):
         start = t * TILE
         keys = min(TILE, pos + rows - start)
-        _widen(ld_i64(pages + 8 * t) + offset, wide, keys, k, v)
-        h, ahead = 0, ld_i64(pages + 8 * min(t + 1, last)) + offset
+        _widen(ld_i64(pages + page_step * t) + offset, wide, keys, k, v)
+        h, ahead = 0, ld_i64(pages + page_step * min(t + 1, last)) + offset
         while h + _HEADS_AT_ONCE <= group:
             _step2(qs + h * step, d, k, v, rows, keys, start - pos, reach, s, ahead)
             h += _HEADS_AT_ONCE

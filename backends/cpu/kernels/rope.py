@@ -31,6 +31,8 @@ from localllm.backends.cpu.records import PAGES, POSITIONS, ROPES, SCRATCH, SCRA
     _K_NORM,
     _EPS,
     _SCALE,
+    _TABLE_STEP,
+    _TABLE_OFFSET,
     _LAYER_OFFSET,
     _ROWS,
 ) = ROPE_STORE.offsets
@@ -110,7 +112,7 @@ def _row_of(kind: str) -> Any:
                 st_part(q + 4 * i, ld_f(scratch + 4 * i) * scale, d - i)
             q += 4 * d
         fetch(ld_i64(args + _K) + t * ld_i64(args + _K_STRIDE) + 4 * g * d, scratch, d, ld_i64(args + _K_NORM), eps, dim, table)
-        page = ld_i64(ld_i64(ld_i64(state + 8 * PAGES) + 8 * t) + pos // TILE * 8)
+        page = ld_i64(ld_i64(ld_i64(state + 8 * PAGES) + 8 * t) + pos // TILE * ld_i64(args + _TABLE_STEP) + ld_i64(args + _TABLE_OFFSET))
         block = page + ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * ((d + 15) // 16 * 16))
         _store(scratch, ld_i64(args + _V) + t * ld_i64(args + _V_STRIDE) + 4 * g * d, d, block, pos % TILE)
 

@@ -63,7 +63,7 @@ def call(driver: Driver, line: Line, rows: Sequence[int], cache: Cache, layer: i
     q = driver.register(line.q[list(rows)].reshape(len(rows), -1))
     out = driver.empty(*q.data.shape)
     words = {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.d, "window": shape.window}
-    words |= {"layer_offset": layer * cache.layer_bytes, "rows": driver.count(len(rows))}
+    words |= {**cache.place(layer), "rows": driver.count(len(rows))}
     words |= {**q.words("q"), **out.words("out")}
     for kernel in kernels:
         driver.run(kernel, ATTEND, words, driver.state(**state))

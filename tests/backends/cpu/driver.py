@@ -174,7 +174,11 @@ class Cache:
         self.layer_bytes = kv_heads * arguments.head_bytes(head_dim)
         self.pages = [driver.alloc(layers * self.layer_bytes) for _ in range(-(-length // TILE))]
         driver._kept.append(self.pages)
-        self.table = driver.address([int(page.ctypes.data) for page in self.pages], np.int64)
+        self.table = driver.address([[-1, -1, int(page.ctypes.data)] for page in self.pages], np.int64)
+
+    def place(self, layer: int) -> dict[str, int]:
+        """Words of a record: where a layer's keys and values lie."""
+        return {"table_step": 24, "table_offset": 16, "layer_offset": layer * self.layer_bytes}
 
     def _views(self, layer: int, position: int) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
         """Where a position's keys and values lie, as views (kv_heads, padded width)."""

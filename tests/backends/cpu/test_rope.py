@@ -44,7 +44,7 @@ class Case:
         words = {**q_register.words("q"), **k.words("k"), **v.words("v"), "heads": self.heads, "kv_heads": self.kv_heads}
         words |= {"head_dim": self.d, "dim": self.dim, "rope": 1, "rows": driver.count(rows)}
         words |= {name: driver.weight(w) if self.norms else 0 for name, w in zip(("q_norm", "k_norm"), weights, strict=True)}
-        words |= {"eps": float_bits(EPS), "scale": float_bits(SCALE), "layer_offset": self.layer * cache.layer_bytes}
+        words |= {"eps": float_bits(EPS), "scale": float_bits(SCALE), **cache.place(self.layer)}
         driver.run(("rope", "rope_store", self.kind), ROPE_STORE, words, state)
         return before, q_register, k, v, cache, {"table": table, "weights": weights}
 

@@ -79,8 +79,9 @@ def test_lines_do_not_touch_each_other(path: Path) -> None:
         assert b.truncate(70) == 70
         assert np.array_equal(run.feed(session, b, TOKENS[70:100]), whole[70:100])
         assert np.array_equal(run.feed(session, a, TOKENS[75:100]), whole[75:100])
-        assert a.truncate(30) == 30
-        assert np.array_equal(run.feed(session, a, TOKENS[30:60]), whole[30:60])
+        start = a.truncate(30)
+        assert start == (0 if path.stem == "gemma3" else 30)  # its window is gone
+        assert np.array_equal(run.feed(session, a, TOKENS[start:60]), whole[start:60])
 
 
 def test_the_likeliest_are_those_of_the_logits(path: Path) -> None:
