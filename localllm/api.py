@@ -19,12 +19,13 @@ from localllm.generation import caching
 from localllm.generation import options as generation
 from localllm.generation import prompt as prompts
 from localllm.generation.background import Background
+from localllm.generation.full import policy
 from localllm.generation.past import Past
 from localllm.generation.prefix import PrefixCache
 from localllm.generation.results import Result
 from localllm.generation.stepper import GiveBack, Stepper
 from localllm.generation.stream import Job, Stream
-from localllm.generation.vocabulary import control_texts
+from localllm.generation.vocabulary import control_texts, leading
 from localllm.gguf import open_gguf
 from localllm.model.program import Program
 from localllm.store import resolve
@@ -221,7 +222,10 @@ class Model:
         self.close()
 
     def _stream(self, prompt: prompts.Prompt, options: generation.GenerationOptions, progress: Progress | None) -> Stream:
-        ids = prompts.encode(prompt, options, self.tokenizer, lambda: self.template, self._controls)
+        def encode(text: prompts.Prompt) -> list[int]:
+            return prompts.encode(text, options, self.tokenizer, lambda: self.template, self._controls)
+
+        ids = encode(prompt)
         return Stream(
             Job(
                 line=self._continued,
@@ -231,6 +235,7 @@ class Model:
                 ends=self.tokenizer.eog,
                 context=self.context,
                 progress=progress,
+                shorten=policy(options.on_full, options.keep, prompt, ids, self.context, encode, lambda: leading(self.tokenizer)),
             )
         )
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from localllm.generation.full import POLICIES
+
 Command = Callable[..., Any]
 
 
@@ -24,6 +26,21 @@ def model_options(command: Command) -> Command:
         return command(load={name: value for name, value in given.items() if value is not None}, **others)
 
     return wrapped
+
+
+def context_options(command: Command) -> Command:
+    """What happens when the context is full: --on-full, --keep, under the names that ``Model.generate`` has for them."""
+    for option in (
+        click.option("--keep", type=int, metavar="N", help="Tokens of the prompt's beginning that --on-full shift keeps; -1: all of it."),
+        click.option(
+            "--on-full",
+            "on_full",
+            type=click.Choice(POLICIES),
+            help="When the context is full: refuse the prompt (error), end (stop), or drop the oldest tokens or turns and go on.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def cache_options(command: Command) -> Command:

@@ -8,9 +8,10 @@ import click
 
 from localllm import store
 from localllm.chat import terminal
+from localllm.chat.loop import dropped
 from localllm.cli.inputs import read_text, waiting_text, without_last_newline
 from localllm.cli.models import locate
-from localllm.cli.options import cache_options, model_options, sampling_options
+from localllm.cli.options import cache_options, context_options, model_options, sampling_options
 from localllm.cli.progress import Progress
 from localllm.errors import ModelNotFoundError, OptionError, TemplateError
 
@@ -32,6 +33,7 @@ _HOW = f'a prompt comes after the model: localllm run {store.DEFAULT} "Why is th
 @click.option("--raw", is_flag=True, default=None, help="Continue the prompt as it is, without the model's chat template.")
 @click.option("--parse-special", is_flag=True, default=None, help="With --raw: names of control tokens in the prompt are these tokens.")
 @sampling_options
+@context_options
 @model_options
 @cache_options
 @click.option("--stats", is_flag=True, help="Afterwards, counts and speeds on stderr.")
@@ -118,6 +120,8 @@ def answer(stream: Stream, stats: bool, progress: Progress) -> int:
         code = INTERRUPTED
     if not last.endswith("\n"):
         terminal.write("\n")
+    if stream.result.truncated:
+        click.echo(f"note: {dropped(stream.result)} for lack of context; -c N makes room for more", err=True)
     if stream.result.finish_reason == "context":
         click.echo("note: the context is full; -c N makes room for more tokens", err=True)
     if stats:

@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import Any, TypedDict
 
 from localllm.errors import OptionError
+from localllm.generation.full import POLICIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,9 @@ class GenerationOptions:
     ``min_p``: keep what is at least min_p times as likely as the likeliest (0: all).
     ``repeat_penalty``, ``presence_penalty``, ``frequency_penalty``: against tokens among the last ``repeat_last_n``
     (-1: the whole line, 0: none); 1, 0 and 0 are off.
+    ``on_full``: what happens when the context is full. "error": a prompt that does not fit is refused, an answer ends there. "stop": both
+    end there. "shift": the oldest tokens behind the first ``keep`` (-1: the prompt) are dropped. "drop-oldest-turns": the oldest turns of
+    a conversation are.
     ``seed``: None draws one, which the result names. ``stop``: strings that end the answer and are not part of it.
     ``ignore_eos``: never sample a token that ends generation.
     ``raw``: a string is continued as it is; otherwise it is a user's message in the model's chat template.
@@ -38,6 +42,8 @@ class GenerationOptions:
     seed: int | None = None
     stop: str | Sequence[str] = ()
     ignore_eos: bool = False
+    on_full: str = "error"
+    keep: int = 0
     raw: bool = False
     parse_special: bool = False
 
@@ -45,6 +51,8 @@ class GenerationOptions:
         whole("max_tokens", self.max_tokens, 1, optional=True)
         whole("top_k", self.top_k, 0)
         whole("repeat_last_n", self.repeat_last_n, -1)
+        whole("keep", self.keep, -1)
+        one_of("on_full", self.on_full, POLICIES)
         whole("seed", self.seed, 0, 2**64 - 1, optional=True)
         _real("temperature", self.temperature, 0)
         _real("top_p", self.top_p, 0, 1)
@@ -77,6 +85,8 @@ class GenerationKeywords(TypedDict, total=False):
     seed: int | None
     stop: str | Sequence[str]
     ignore_eos: bool
+    on_full: str
+    keep: int
     raw: bool
     parse_special: bool
 
@@ -103,6 +113,8 @@ _ELSEWHERE = {
     "n_batch": "batch",
     "device": "backend",
     "cram": "cache_ram",
+    "n_keep": "keep",
+    "num_keep": "keep",
 }
 """What other programs call the same thing."""
 
@@ -141,6 +153,12 @@ def switch(name: str, value: Any) -> None:
     """Raises OptionError where the value is neither True nor False."""
     if not isinstance(value, bool):
         raise OptionError(f"option {name!r} is {value!r}; expected True or False")
+
+
+def one_of(name: str, value: Any, known: Sequence[str]) -> None:
+    """Raises OptionError where the value is none of those known."""
+    if value not in known:
+        raise OptionError(f"option {name!r} is {value!r}; expected one of {', '.join(known)}")
 
 
 def _real(name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> None:

@@ -59,6 +59,7 @@ class Result:
 
     ``tokens``: every id that was sampled, the one that ended generation and those of a stop string included.
     ``stop``: the stop string that was found, else None. ``seed``: the one that was used; with it the answer can be made again.
+    ``dropped_tokens``: of the prompt and the answer, so that the rest fitted into the context; ``dropped_turns``: whole turns among them.
     """
 
     text: str
@@ -68,6 +69,13 @@ class Result:
     timings: Timings
     seed: int
     stop: str | None = None
+    dropped_tokens: int = 0
+    dropped_turns: int = 0
+
+    @property
+    def truncated(self) -> bool:
+        """Whether anything was dropped for lack of context."""
+        return self.dropped_tokens > 0
 
     def __str__(self) -> str:
         return self.text

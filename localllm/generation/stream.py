@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 
 from localllm.backends.base import Progress
 from localllm.errors import ContextFullError, OptionError
 from localllm.generation import sampling
+from localllm.generation.full import Cut, Shorten
 from localllm.generation.options import GenerationOptions
 from localllm.generation.results import Event, Finish, Result, Timings, Usage
 from localllm.generation.stepper import Step, Stepper, plain
@@ -24,7 +26,8 @@ Provider = Callable[[Stepper, Sequence[int], Progress | None], Step]
 @dataclass(slots=True, kw_only=True)
 class Job:
     """What an answer is made from. ``line``: gives a line that holds some beginning of a prompt, or none of it; ``ends``: ids that end
-    the answer; ``context``: tokens that both may have together; ``provider``: makes the tokens, ``plain`` or one that guesses ahead."""
+    the answer; ``context``: tokens that both may have together; ``provider``: makes the tokens, ``plain`` or one that guesses ahead;
+    ``shorten``: what to do where they have more."""
 
     line: Callable[[Sequence[int]], Stepper]
     prompt: Sequence[int]
@@ -35,18 +38,22 @@ class Job:
     progress: Progress | None = None
     provider: Provider = plain
     completion: int = 0
+    shorten: Shorten | None = None
 
 
 class Stream(Iterator[Event]):
     """An iterator of events. Its line is taken at the first event and given back at the last, or when the stream is closed or dropped.
 
-    Raises ContextFullError at once where the prompt leaves no room for an answer.
+    Raises ContextFullError at once where the prompt leaves no room for an answer and nothing can be dropped.
     """
 
     def __init__(self, job: Job) -> None:
-        _require_room(len(job.prompt), job.context)
+        if not job.prompt:
+            raise OptionError("the prompt is empty; expected at least one token to continue")
         seed = int.from_bytes(os.urandom(4), "little") if job.options.seed is None else job.options.seed
-        self._answer = _Answer(len(job.prompt), seed)
+        self._answer = _Answer(job.prompt, seed)
+        if len(job.prompt) >= job.context:
+            self._answer.make_room(job)
         # The generator does not know this object: a cycle would keep the line until the garbage collector runs.
         self._events = _events(job, self._answer)
 
@@ -79,8 +86,14 @@ class Stream(Iterator[Event]):
 class _Answer:
     """What is known of an answer so far."""
 
-    prompt_tokens: int
+    base: Sequence[int]
+    """What the answer continues: the prompt; after something was dropped, what is left of prompt and answer."""
     seed: int
+    begins: int = 0
+    """Tokens of the answer that are in the base."""
+    dropped_tokens: int = 0
+    dropped_turns: int = 0
+    prompt_tokens: int = 0
     finish: Finish | None = None
     stop: str | None = None
     tokens: list[int] = field(default_factory=list)
@@ -90,13 +103,42 @@ class _Answer:
     cached: int = 0
     cache: str = ""
 
-    def begin(self, job: Job) -> Stepper:
-        """The line for the prompt."""
+    def __post_init__(self) -> None:
+        self.prompt_tokens = len(self.base)
+
+    @property
+    def length(self) -> int:
+        """Tokens that the context holds, or would hold with the last one."""
+        return len(self.base) + len(self.tokens) - self.begins
+
+    def line(self, job: Job) -> Stepper:
+        """A line for what is to be continued."""
         start = time.perf_counter()
-        stepper = job.line(job.prompt)
-        self.cached, self.cache = stepper.length, stepper.past.note
-        self.prompt_seconds += time.perf_counter() - start
+        stepper = job.line(self.base)
+        spent = time.perf_counter() - start
+        if self.tokens:
+            self.completion_seconds += spent
+        else:
+            self.cached, self.cache = stepper.length, stepper.past.note
+            self.prompt_seconds += spent
         return stepper
+
+    def make_room(self, job: Job) -> None:
+        """Drop what the options say; where that is nothing, an answer that has begun ends, and one that has not is an error."""
+        if job.options.on_full == "stop" or (self.tokens and job.shorten is None):
+            self.finish = "context"
+            return
+        try:
+            cut = (job.shorten or partial(_refuse, job))(self.tokens)
+        except ContextFullError:
+            if not self.tokens:
+                raise
+            self.finish = "context"
+            return
+        self.base, self.begins = cut.tokens, len(self.tokens)
+        self.dropped_tokens, self.dropped_turns = cut.dropped_tokens, cut.dropped_turns
+        if not self.tokens:
+            self.prompt_tokens = len(cut.tokens)
 
     def timed(self, step: Step, state: sampling.State) -> tuple[Sequence[int], sampling.State]:
         start = time.perf_counter()
@@ -117,17 +159,25 @@ class _Answer:
         n = len(self.tokens)
         timings = Timings(self.prompt_seconds, self.completion_seconds, self.prompt_tokens - self.cached, n)
         usage = Usage(self.prompt_tokens, n, self.cached, self.cache)
-        return Result("".join(self.texts), tuple(self.tokens), self.finish or "interrupted", usage, timings, self.seed, self.stop)
-
-
-def _require_room(prompt: int, context: int) -> None:
-    if not prompt:
-        raise OptionError("the prompt is empty; expected at least one token to continue")
-    if prompt >= context:
-        raise ContextFullError(
-            f"the prompt has {prompt} tokens and leaves no room for an answer in the context of {context}: "
-            f"{prompt - context + 1} too many; shorten it or load the model with a larger ctx"
+        return Result(
+            "".join(self.texts),
+            tuple(self.tokens),
+            self.finish or "interrupted",
+            usage,
+            timings,
+            self.seed,
+            self.stop,
+            self.dropped_tokens,
+            self.dropped_turns,
         )
+
+
+def _refuse(job: Job, answer: Sequence[int]) -> Cut:
+    prompt, context = len(job.prompt), job.context
+    raise ContextFullError(
+        f"the prompt has {prompt} tokens and leaves no room for an answer in the context of {context}: {prompt - context + 1} too many; "
+        "shorten it, load the model with a larger ctx, or choose what is dropped (on_full, --on-full)"
+    )
 
 
 def _events(job: Job, answer: _Answer) -> Generator[Event, None, None]:
@@ -144,27 +194,36 @@ def _events(job: Job, answer: _Answer) -> Generator[Event, None, None]:
 
 
 def _tokens(job: Job, answer: _Answer) -> Generator[int, None, None]:
-    state = sampling.begin(job.options, answer.seed, ends=tuple(job.ends), completion=job.completion).after(job.prompt)
-    with answer.begin(job) as stepper:
-        step = job.provider(stepper, job.prompt, job.progress)
-        while answer.finish is None:
-            first = not answer.tokens
-            found, state = answer.timed(step, state)
-            if first:
-                stepper.checkpoint()  # where another answer to the same prompt begins
-            for token in found:
-                answer.tokens.append(token)
-                answer.finish = _finish(job, answer)
-                yield token
-                # The listener sets it too, when a stop string appears.
-                if answer.finish is not None:
-                    break
+    state = sampling.begin(job.options, answer.seed, ends=tuple(job.ends), completion=job.completion).after(answer.base)
+    while answer.finish is None:
+        with answer.line(job) as stepper, closing(_run(job, answer, stepper, state)) as tokens:
+            state = yield from tokens
+        if answer.finish is None:
+            answer.make_room(job)
+
+
+def _run(job: Job, answer: _Answer, stepper: Stepper, state: sampling.State) -> Generator[int, None, sampling.State]:
+    """Tokens until the answer ends or the context is full; the state behind them."""
+    step = job.provider(stepper, answer.base, job.progress)
+    first = True
+    while answer.finish is None and answer.length < job.context:
+        found, state = answer.timed(step, state)
+        if first:
+            stepper.checkpoint()  # where another answer to the same prompt begins
+        first = False
+        for token in found:
+            answer.tokens.append(token)
+            answer.finish = _finish(job, answer)
+            yield token
+            # The listener sets it too, when a stop string appears.
+            if answer.finish is not None:
+                break
+    return state
 
 
 def _finish(job: Job, answer: _Answer) -> Finish | None:
-    made = len(answer.tokens)
     if answer.tokens[-1] in job.ends and not job.options.ignore_eos:
         return "stop"
-    if made == job.options.max_tokens:
+    if len(answer.tokens) == job.options.max_tokens:
         return "length"
-    return "context" if len(job.prompt) + made >= job.context else None
+    return "context" if job.shorten is None and answer.length >= job.context else None
