@@ -76,6 +76,8 @@ def test_the_options_and_their_defaults() -> None:
         "seed": None,
         "stop": (),
         "ignore_eos": False,
+        "on_full": "error",
+        "keep": 0,
         "raw": False,
         "parse_special": False,
     }
@@ -91,7 +93,8 @@ def test_the_keywords_for_type_checkers_are_the_fields() -> None:
 
 def test_the_fields_of_what_comes_back() -> None:
     assert [field.name for field in fields(Event)] == ["text", "token", "result"]
-    assert [field.name for field in fields(Result)] == ["text", "tokens", "finish_reason", "usage", "timings", "seed", "stop"]
+    names = ["text", "tokens", "finish_reason", "usage", "timings", "seed", "stop", "dropped_tokens", "dropped_turns"]
+    assert [field.name for field in fields(Result)] == names
     assert [field.name for field in fields(Usage)] == ["prompt_tokens", "completion_tokens", "cached_tokens", "cache"]
     assert [field.name for field in fields(Timings)] == ["prompt_seconds", "completion_seconds", "prompt_tokens", "completion_tokens"]
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import localllm
+from localllm.errors import ContextFullError
 from localllm.generation import saving
 from tests import tiny
 
@@ -150,3 +151,37 @@ def test_other_weights_have_other_lines(path: Path, tmp_path: Path, kv_folder: P
         with localllm.load(file, backend=backend) as model:
             assert model.generate(TOKENS[:130], max_tokens=1).usage.cached_tokens == 0
     assert len(list(kv_folder.iterdir())) == 3
+
+
+def test_a_shifted_answer_has_the_bits_of_the_shortened_text(path: Path, fresh: localllm.Model) -> None:
+    with localllm.load(path, backend="cpu", ctx=80, batch=16) as model:
+        prompt = TOKENS[:70]
+        found = model.generate(prompt, on_full="shift", keep=5, temperature=0, max_tokens=90, ignore_eos=True)
+        assert (len(found.tokens), found.finish_reason) == (90, "length")
+        line, dropped = list(prompt), 0
+        for token in found.tokens:
+            logits = fresh.logits(line)[0]
+            logits[list(model.tokenizer.eog)] = -np.inf
+            assert token == logits.argmax()
+            line.append(token)
+            if len(line) == 80:
+                del line[5:42]
+                dropped += 37
+        assert found.dropped_tokens == dropped == 3 * 37
+
+
+def test_turns_are_dropped_from_a_conversation(path: Path, fresh: localllm.Model) -> None:
+    words = ["the", "river", "was", "wide", "and", "the", "town", "beyond", "it", "was", "old"]
+    messages = [{"role": role, "content": " ".join(words[n:4])} for n in range(4) for role in ("user", "assistant")][:-1]
+    system = {"role": "system", "content": "be brief"}
+    with localllm.load(path, backend="cpu", ctx=100) as model:
+        with pytest.raises(ContextFullError, match="too many"):
+            model.generate([system, *messages])
+        stopped = model.generate([system, *messages], on_full="stop")
+        assert (stopped.text, stopped.finish_reason) == ("", "context")
+        found = model.generate([system, *messages], on_full="drop-oldest-turns", temperature=0, max_tokens=3)
+        assert found.dropped_turns > 0 and found.truncated
+        short = fresh.generate([system, *messages[2 * found.dropped_turns :]], temperature=0, max_tokens=3)
+        assert (found.tokens, found.usage.prompt_tokens) == (short.tokens, short.usage.prompt_tokens)
+        everything = fresh.generate([system, *messages], max_tokens=1).usage.prompt_tokens
+        assert found.dropped_tokens == everything - short.usage.prompt_tokens

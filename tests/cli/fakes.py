@@ -20,13 +20,18 @@ class FakeStream:
 
     pieces: Sequence[str | BaseException]
     finish: Literal["stop", "context", "interrupted"] = "stop"
+    usage: Usage | None = None
+    dropped: tuple[int, int] = (0, 0)
     closed: bool = False
     said: list[str] = field(default_factory=list)
 
     @property
     def result(self) -> Result:
         n = len(self.said)
-        return Result("".join(self.said), tuple(range(n)), self.finish, Usage(5, n), Timings(0.5, 2.0, 5, n), seed=7)
+        usage, timings = self.usage or Usage(5, n), Timings(0.5, 2.0, 5, n)
+        tokens, turns = self.dropped
+        text = "".join(self.said)
+        return Result(text, tuple(range(n)), self.finish, usage, timings, seed=7, dropped_tokens=tokens, dropped_turns=turns)
 
     def __iter__(self) -> Generator[Event, None, None]:
         for n, piece in enumerate(self.pieces):
@@ -47,6 +52,8 @@ class FakeModel:
 
     answers: list[Sequence[str | BaseException]]
     finish: Literal["stop", "context"] = "stop"
+    usage: Usage | None = None
+    dropped: tuple[int, int] = (0, 0)
     template: object = "a template"
     asked: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     loaded: dict[str, Any] = field(default_factory=dict)
@@ -54,7 +61,7 @@ class FakeModel:
 
     def stream(self, prompt: Any, *, progress: Any = None, **options: Any) -> FakeStream:
         self.asked.append((prompt, options))
-        self.streams.append(FakeStream(self.answers[len(self.asked) - 1], self.finish))
+        self.streams.append(FakeStream(self.answers[len(self.asked) - 1], self.finish, self.usage, self.dropped))
         return self.streams[-1]
 
     def __enter__(self) -> FakeModel:

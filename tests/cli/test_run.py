@@ -12,6 +12,7 @@ import pytest
 from localllm.cli import run as command
 from localllm.cli.inputs import waiting_text
 from localllm.errors import ContextFullError
+from localllm.generation.results import Usage
 from tests.cli.fakes import FakeModel, Ran
 
 Run = Callable[..., Ran]
@@ -118,6 +119,27 @@ def test_stats_go_to_stderr(run: Run, model: FakeModel, file: Path) -> None:
         "answer: 2 tokens, 2.00 s, 0.5 tokens/s",
         "ended by: stop; seed: 7",
     ]
+
+
+def test_stats_say_what_was_reused_or_why_nothing_was(run: Run, model: FakeModel, file: Path) -> None:
+    model.usage = Usage(5, 2, 4, "disk")
+    assert "reused: 4 tokens of the prompt, from disk\n" in run("run", file, "hi", "--stats").err
+    model.usage = Usage(5, 2, 0, "nothing is cached yet")
+    model.answers *= 2
+    assert "reused: nothing of the prompt: nothing is cached yet\n" in run("run", file, "hi", "--stats").err
+
+
+def test_what_was_dropped_is_said(run: Run, model: FakeModel, file: Path) -> None:
+    model.dropped = 30, 2
+    ran = run("run", file, "hi", "--on-full", "drop-oldest-turns", "--keep", 4)
+    assert model.asked[0][1] == {"on_full": "drop-oldest-turns", "keep": 4}
+    assert "note: the oldest 30 tokens (2 turns) were dropped for lack of context; -c N makes room for more" in ran.err
+    assert run("run", file, "hi", "--on-full", "sometimes").code == 2
+
+
+def test_caches_are_sized(run: Run, model: FakeModel, file: Path) -> None:
+    run("run", file, "hi", "--cache-ram", 100, "--cache-disk", 0)
+    assert model.loaded == {"path": file, "cache_ram": 100, "cache_disk": 0}
 
 
 def test_a_full_context_is_said(run: Run, model: FakeModel, file: Path) -> None:
