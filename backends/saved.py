@@ -46,6 +46,7 @@ class Source(Protocol):
     """A binary file to read from; it may give less than is asked for."""
 
     def read(self, n: int, /) -> bytes: ...
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,16 @@ class Reader:
             raise SavedLineError(f"a saved line of {self.tokens} tokens, expected at most {_MOST_TOKENS}; compute it again")
 
     def piece(self, into: NDArray[Any]) -> None:
-        """Fill a C-contiguous array."""
-        flat = into.reshape(-1).view(np.uint8)
-        flat[:] = np.frombuffer(self._get(flat.nbytes, "piece"), np.uint8)
+        """Fill a C-contiguous array, straight from the file."""
+        data = into.reshape(-1).view(np.uint8).data
+        self._take(len(data), "piece")
+        done = 0
+        while done < len(data):
+            n = self._file.readinto(data[done:])
+            if not n:
+                raise self._short(len(data) - done, "piece")
+            done += n
+        self._compare(data, "piece")
 
     def rows(self, count: int, width: int) -> NDArray[np.float32]:
         """A piece of float32 (count, width), for which memory is taken as it comes."""
@@ -132,20 +140,30 @@ class Reader:
 
     def _get(self, n: int, what: str) -> bytes:
         data = self._read(n, what)
+        self._compare(data, what)
+        return data
+
+    def _compare(self, data: bytes | memoryview, what: str) -> None:
+        """Read the checksum behind the data that was read last."""
         self._check = zlib.crc32(data, self._check)
         if _CHECK.unpack(self._read(_CHECK.size, what))[0] != self._check:
             raise SavedLineError(f"a saved line's {what} has a wrong checksum: the file is damaged; compute it again")
-        return data
 
-    def _read(self, n: int, what: str) -> bytes:
+    def _take(self, n: int, what: str) -> None:
         if n > self._left:
             raise SavedLineError(f"a saved line has {self._left} bytes left for a {what} of {n}; compute it again")
         self._left -= n
+
+    def _read(self, n: int, what: str) -> bytes:
+        self._take(n, what)
         parts: list[bytes] = []
         while n:
             part = self._file.read(min(n, _AT_ONCE))
             if not part:
-                raise SavedLineError(f"a saved line ends {n} bytes before the end of a {what}; compute it again")
+                raise self._short(n, what)
             parts.append(part)
             n -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _short(self, n: int, what: str) -> SavedLineError:
+        return SavedLineError(f"a saved line ends {n} bytes before the end of a {what}; compute it again")

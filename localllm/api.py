@@ -204,16 +204,19 @@ class Model:
         return self._stepper()
 
     def close(self) -> None:
-        """Give all memory back; streams that are still open end with an error. Harmless when done twice."""
+        """Give all memory back, once what is being written to the disk is; streams that are still open end with an error. Harmless when
+        done twice."""
         if not self._open:
             return
         self._open = False
         for line in list(self._lines):
             line.close()
-        if self.cache is not None:
-            self.cache.close()
-        self._session.close()
-        self._tokenizer.wait()
+        try:
+            if self.cache is not None:
+                self.cache.close()
+        finally:  # an interrupt ends what is still being written
+            self._session.close()
+            self._tokenizer.wait()
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +67,32 @@ def test_answers_are_those_without_a_cache(path: Path, fresh: localllm.Model, ba
             assert found.usage.cached_tokens + found.timings.prompt_tokens == len(prompt) == found.usage.prompt_tokens
             notes.add(found.usage.cache)
     assert "memory" in notes and "nothing is cached yet" in notes
+
+
+def test_threads_share_lines(path: Path, fresh: localllm.Model) -> None:
+    expected = [fresh.generate(prompt, seed=1, temperature=1, max_tokens=4).tokens for prompt in PROMPTS]
+    wrong: list[object] = []
+    with localllm.load(path, backend="cpu", cache_ram=1, cache_disk=0) as model:
+
+        def work(seed: int) -> None:
+            try:
+                for n in np.random.default_rng(seed).integers(0, len(PROMPTS), 40):
+                    found = model.generate(PROMPTS[n], seed=1, temperature=1, max_tokens=4).tokens
+                    if found != expected[n]:
+                        wrong.append((n, found))
+            except BaseException as error:
+                wrong.append(error)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        assert model.cache is not None and 0 < model.cache.bytes <= 1 << 20
+        model.cache.clear()
+        pages = [page for pool in model._session._open().storage.pools for page in pool._free]  # type: ignore[attr-defined]
+        assert len({id(page) for page in pages}) == len(pages) and all(page.holders == 0 for page in pages)
 
 
 def test_lines_share_their_pages(path: Path) -> None:

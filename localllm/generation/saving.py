@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from io import FileIO
 from typing import BinaryIO
 
 from localllm.backends.base import Line
@@ -25,7 +26,7 @@ _TRIES = 2
 class SavedLines:
     """The saved lines of one session. ``folder``: makes their folder when it is needed; ``restore``: reads a line."""
 
-    def __init__(self, folder: Callable[[], LineFolder], restore: Callable[[BinaryIO], Line]) -> None:
+    def __init__(self, folder: Callable[[], LineFolder], restore: Callable[[FileIO], Line]) -> None:
         self._make, self._restore = folder, restore
         self._writer: Background[None] | None = None
         self._stopped = False
@@ -65,7 +66,10 @@ class SavedLines:
             finally:
                 fork.close()
 
-        self._writer = Background(write)
+        try:
+            self._writer = Background(write)
+        except RuntimeError:  # no threads begin any more where the interpreter is ending
+            fork.close()
 
     def wait(self) -> None:
         """Until everything is written. An interrupt stops the writing, and leaves no half file."""

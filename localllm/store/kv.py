@@ -25,6 +25,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -72,7 +73,7 @@ class LineFolder:
         return list(self._known.values())
 
     @contextlib.contextmanager
-    def open(self, line: SavedLine) -> Iterator[BinaryIO]:
+    def open(self, line: SavedLine) -> Iterator[FileIO]:
         """The file, at where the line begins; it counts as used now. Raises OSError where it has gone."""
         with os.fdopen(os.open(line.path, os.O_RDONLY | _FLAGS), "rb", buffering=0) as file:
             with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,6 +90,9 @@ class Slow(io.BytesIO):
 
     def read(self, n: int | None = -1, /) -> bytes:
         return super().read(min(n or 0, 1000))
+
+    def readinto(self, buffer: Any, /) -> int:
+        return super().readinto(memoryview(buffer)[:1000])
 
 
 def test_a_file_that_gives_little_at_a_time(opened: Session) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,7 +33,7 @@ class Disk:
         self.cache = PrefixCache(self.session.new_line, lambda held: ram, self.saved)
         self.restored = 0
 
-    def restore(self, file: BinaryIO) -> Line:
+    def restore(self, file: FileIO) -> Line:
         self.restored += 1
         return self.session.restore(file)
 
