@@ -7,7 +7,8 @@ from pathlib import Path
 
 from localllm import backends
 from localllm.backends.base import Session
-from localllm.generation.prefix import PrefixCache, share_of_free
+from localllm.generation.budget import share_of_free
+from localllm.generation.prefix import PrefixCache
 from localllm.generation.saving import SavedLines
 
 

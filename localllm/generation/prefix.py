@@ -9,29 +9,19 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import nlargest
 
-from localllm import memory
 from localllm.backends.base import Line
+from localllm.generation.budget import Blocks, share_of_free
 from localllm.generation.past import Past
 from localllm.generation.radix import Radix, Tokens, array
 from localllm.generation.saving import SavedLines
 
-SHARE = 4
-"""Without a budget given, all cached lines together take this part of the memory that would be free without them."""
-_UNKNOWN = 1 << 30
-"""The budget where nobody knows how much memory is free."""
 _WORTH = 64
 """So many tokens must be left to compute for files to be looked at."""
 _TRIES = 4
 """Lines of either kind, longer and shorter ones, that are asked how far back they can go."""
-
-
-def share_of_free(held: int) -> int:
-    """The budget when none is given; ``held``: bytes that cached lines take now."""
-    free = memory.free()
-    return _UNKNOWN if free is None else (free + held) // SHARE
 
 
 @dataclass(slots=True)
@@ -44,26 +34,6 @@ class _Entry:
     used: int
 
 
-@dataclass(slots=True)
-class _Blocks:
-    """Storage that entries hold, each block counted once."""
-
-    total: int = 0
-    _holders: dict[int, int] = field(default_factory=dict)
-
-    def add(self, blocks: Mapping[int, int]) -> None:
-        for block, size in blocks.items():
-            self._holders[block] = holders = self._holders.get(block, 0) + 1
-            self.total += size if holders == 1 else 0
-
-    def remove(self, blocks: Mapping[int, int]) -> None:
-        for block, size in blocks.items():
-            holders = self._holders[block] = self._holders[block] - 1
-            if holders == 0:
-                del self._holders[block]
-                self.total -= size
-
-
 class PrefixCache:
     """The lines of one session that can be continued. ``new_line``: an empty line; ``budget(bytes held)``: bytes that they may take;
     ``saved``: those on disk."""
@@ -71,7 +41,7 @@ class PrefixCache:
     def __init__(self, new_line: Callable[[], Line], budget: Callable[[int], int] = share_of_free, saved: SavedLines | None = None) -> None:
         self._new_line, self._budget, self._saved = new_line, budget, saved
         self._tree: Radix[_Entry] = Radix()
-        self._blocks = _Blocks()
+        self._blocks = Blocks()
         self._clock = self._dropped = 0
         self._seconds = 0.0  # that a token of a prompt took when it was last measured
         self._open = True

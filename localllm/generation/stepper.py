@@ -119,10 +119,8 @@ class Stepper:
         if progress is not None and start == 0:
             progress("prompt", self._line.length, self._line.length + len(ids))
         wanted = range(max(0, len(ids) - last - start), len(chunk))
-        # Before they are computed: whenever an interrupt comes, the line's length says how many of them it holds.
-        self._tokens[self._line.length :] = chunk
         began = time.perf_counter()
-        outputs = self._session.forward([Chunk(self._line, chunk, Want(wanted, likeliest))])
+        outputs = self._session.forward([self._appended(chunk, Want(wanted, likeliest))])
         if len(chunk) > _PROMPT:
             self._timed, self._seconds = self._timed + len(chunk), self._seconds + time.perf_counter() - began
         left = len(ids) - start - len(chunk)
@@ -131,6 +129,12 @@ class Stepper:
         if progress is not None:
             progress("prompt", self._line.length, self._line.length + left)
         return outputs
+
+    def _appended(self, tokens: Sequence[int], want: Want) -> Chunk:
+        """A chunk for the session. Its tokens are noted before they are computed: whenever an interrupt comes, the line's length says how
+        many of them it holds."""
+        self._tokens[self._line.length :] = tokens
+        return Chunk(self._line, tokens, want)
 
     def _checked(self, tokens: Sequence[int], last: int) -> list[int]:
         ids = check_ids(tokens, self._vocab)

@@ -102,6 +102,8 @@ class _Answer:
     completion_seconds: float = 0.0
     cached: int = 0
     cache: str = ""
+    computed: int = 0
+    """Tokens of the prompt that were computed."""
 
     def __post_init__(self) -> None:
         self.prompt_tokens = len(self.base)
@@ -157,7 +159,7 @@ class _Answer:
 
     def result(self) -> Result:
         n = len(self.tokens)
-        timings = Timings(self.prompt_seconds, self.completion_seconds, self.prompt_tokens - self.cached, n)
+        timings = Timings(self.prompt_seconds, self.completion_seconds, self.computed, n)
         usage = Usage(self.prompt_tokens, n, self.cached, self.cache)
         return Result(
             "".join(self.texts),
@@ -207,7 +209,11 @@ def _run(job: Job, answer: _Answer, stepper: Stepper, state: sampling.State) -> 
     step = job.provider(stepper, answer.base, job.progress)
     first = True
     while answer.finish is None and answer.length < job.context:
-        found, state = answer.timed(step, state)
+        try:
+            found, state = answer.timed(step, state)
+        finally:
+            if not answer.tokens:
+                answer.computed = min(stepper.length, answer.prompt_tokens) - answer.cached
         if first:
             stepper.checkpoint()  # where another answer to the same prompt begins
         first = False

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from localllm import memory
+from localllm.generation.budget import SHARE, share_of_free
 from localllm.generation.options import make
 from localllm.generation.past import Past
-from localllm.generation.prefix import SHARE, PrefixCache, share_of_free
+from localllm.generation.prefix import PrefixCache
 from localllm.generation.results import Result
 from localllm.generation.stepper import Stepper
 from localllm.generation.stream import Job, Stream
@@ -170,6 +171,7 @@ def test_an_interrupted_prompt_is_continued() -> None:
     with pytest.raises(KeyboardInterrupt):
         stream.run()
     assert stream.result.finish_reason == "interrupted"
+    assert (stream.result.usage.prompt_tokens, stream.result.timings.prompt_tokens) == (7, 4)
     told: list[tuple[str, int, int]] = []
     again = cached.stream()
     again.close()
