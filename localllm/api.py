@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack
 
 from localllm import backends, memory
 from localllm.archs import build
-from localllm.backends.base import Backend, Float, Options, Progress, Session, TensorSource
-from localllm.errors import BackendError, UnsupportedError
+from localllm.backends.base import KV_TYPES, Backend, Float, Options, Progress, Session, TensorSource
+from localllm.errors import BackendError, OptionError, UnsupportedError
 from localllm.generation import options as generation
 from localllm.generation import prompt as prompts
 from localllm.generation.background import Background
@@ -41,6 +41,8 @@ class LoadKeywords(TypedDict, total=False):
     batch: int
     progress: Progress | None
     force: bool
+    cache_type_k: str | None
+    cache_type_v: str | None
 
 
 class Keywords(LoadKeywords, generation.GenerationKeywords, total=False):
@@ -57,12 +59,17 @@ class LoadOptions:
     batch: int = 512
     progress: Progress | None = None
     force: bool = False
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
 
     def __post_init__(self) -> None:
         generation.whole("threads", self.threads, 1, optional=True)
         generation.whole("ctx", self.ctx, 1, MAX_CONTEXT, optional=True)
         generation.whole("batch", self.batch, 1, MAX_BATCH)
         generation.switch("force", self.force)
+        for name in ("cache_type_k", "cache_type_v"):
+            if getattr(self, name) not in (None, *KV_TYPES):
+                raise OptionError(f"option {name!r} is {getattr(self, name)!r}; expected one of {', '.join(KV_TYPES)}, or None")
 
 
 LOAD_NAMES = tuple(field.name for field in fields(LoadOptions))
@@ -77,6 +84,8 @@ def load(
     batch: int = 512,
     progress: Progress | None = None,
     force: bool = False,
+    cache_type_k: str | None = None,
+    cache_type_v: str | None = None,
     **misspelled: Never,
 ) -> Model:
     """Load a model from a GGUF file or by its name in the catalogue, fetching it where needed; a context manager.
@@ -84,12 +93,25 @@ def load(
     ``backend``: "auto", "cpu" or "reference". ``threads``: None is one per physical core that we may use.
     ``ctx``: tokens that a prompt and its answer may have together; None is the trained length. Memory for them is taken as they come.
     ``batch``: rows of a prompt computed at once. ``progress(what, done, total)`` is told of downloads, loading and compilation.
-    ``force``: load even where memory seems too small.
+    ``force``: load even where memory seems too small. ``cache_type_k``, ``cache_type_v``: what keys and values are kept as: "f16" (None),
+    "q8_0", "q4_0" or "f32"; the reference keeps float32 where nothing is said.
 
     Raises FileError and its kinds for the file, UnsupportedError for what the backend can't do, OutOfMemoryError, BackendError.
     """
     generation.refuse_unknown(misspelled, LOAD_NAMES)
-    return _load(name_or_path, LoadOptions(backend=backend, threads=threads, ctx=ctx, batch=batch, progress=progress, force=force))
+    return _load(
+        name_or_path,
+        LoadOptions(
+            backend=backend,
+            threads=threads,
+            ctx=ctx,
+            batch=batch,
+            progress=progress,
+            force=force,
+            cache_type_k=cache_type_k,
+            cache_type_v=cache_type_v,
+        ),
+    )
 
 
 def generate(name_or_path: str | os.PathLike[str], prompt: prompts.Prompt, **options: Unpack[Keywords]) -> Result:
@@ -219,7 +241,7 @@ def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:
     with open_gguf(path) as file:
         program = build(file)
         backend = backends.get(chosen.backend)
-        options = Options(threads=chosen.threads, batch=chosen.batch)
+        options = Options(chosen.threads, chosen.batch, chosen.cache_type_k, chosen.cache_type_v)
         _require_support(backend, program, file, path)
         memory.require(backend.memory(program, file, options), path.name, force=chosen.force)
         weights = backend.upload(program, file, options, chosen.progress)

@@ -36,7 +36,8 @@ def test_the_names() -> None:
 
 
 def test_the_signatures() -> None:
-    load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, **misspelled)"
+    load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, "
+    load += "cache_type_k=None, cache_type_v=None, **misspelled)"
     assert parameters(localllm.load) == load
     assert parameters(localllm.generate) == "(name_or_path, prompt, **options)"
     model = localllm.Model
@@ -59,6 +60,8 @@ def test_the_options_and_their_defaults() -> None:
         "batch": 512,
         "progress": None,
         "force": False,
+        "cache_type_k": None,
+        "cache_type_v": None,
     }
     assert {field.name: field.default for field in fields(GenerationOptions)} == {
         "max_tokens": None,
