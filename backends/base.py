@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localllm.backends.saved import Source, Target
+from localllm.errors import OptionError
 from localllm.model.program import Program
 
 Float = NDArray[np.float32]
@@ -59,13 +60,29 @@ class TensorSource(Protocol):
         """The file that a tensor lies in, and the offset of its first byte there."""
 
 
+KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
+"""What keys and values can be kept as: floats, or blocks of 32 codes of 8 or 4 bits with a float16 step. Names are llama.cpp's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What can be chosen about a session. ``threads``: None is one per physical core that we may use.
-    ``batch``: the longest chunk of rows that is computed at once."""
+    ``batch``: the longest chunk of rows that is computed at once. ``kv_type_k``, ``kv_type_v``: what keys and values are kept as, one of
+    KV_TYPES; None is the backend's own: f16, and f32 for the reference."""
 
     threads: int | None = None
     batch: int = 512
+    kv_type_k: str | None = None
+    kv_type_v: str | None = None
+
+
+def cache_types(options: Options, default: str) -> tuple[str, str]:
+    """Types of keys and values. Raises OptionError for one that is not known."""
+    types = options.kv_type_k or default, options.kv_type_v or default
+    for name, kind in zip(("kv_type_k", "kv_type_v"), types, strict=True):
+        if kind not in KV_TYPES:
+            raise OptionError(f"{name} is {kind!r}; expected one of {', '.join(KV_TYPES)}")
+    return types
 
 
 MOST = 64
@@ -182,6 +199,9 @@ class Backend(Protocol):
 
     def memory(self, program: Program, source: TensorSource, options: Options) -> int:
         """Bytes that weights and scratch will take, without the cache."""
+
+    def cache(self, program: Program, options: Options) -> Mapping[int, int]:
+        """Bytes of keys and values that a token takes, by the window of the layers that they are in; 0: layers that keep all tokens."""
 
     def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Any:
         """The weights that the Program names, in the backend's own form; once per file.

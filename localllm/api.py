@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack
 
 from localllm import backends, memory
 from localllm.archs import build
-from localllm.backends.base import Backend, Float, Options, Progress, Session, TensorSource
-from localllm.errors import BackendError, UnsupportedError
+from localllm.backends.base import KV_TYPES, Backend, Float, Options, Progress, Session, TensorSource
+from localllm.errors import BackendError, OptionError, UnsupportedError
 from localllm.generation import caching
 from localllm.generation import options as generation
 from localllm.generation import prompt as prompts
@@ -48,6 +48,8 @@ class LoadKeywords(TypedDict, total=False):
     force: bool
     cache_ram: int | None
     cache_disk: int | None
+    cache_type_k: str | None
+    cache_type_v: str | None
 
 
 class Keywords(LoadKeywords, generation.GenerationKeywords, total=False):
@@ -66,6 +68,8 @@ class LoadOptions:
     force: bool = False
     cache_ram: int | None = None
     cache_disk: int | None = None
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
 
     def __post_init__(self) -> None:
         generation.whole("threads", self.threads, 1, optional=True)
@@ -74,6 +78,9 @@ class LoadOptions:
         generation.switch("force", self.force)
         generation.whole("cache_ram", self.cache_ram, 0, optional=True)
         generation.whole("cache_disk", self.cache_disk, 0, optional=True)
+        for name in ("cache_type_k", "cache_type_v"):
+            if getattr(self, name) not in (None, *KV_TYPES):
+                raise OptionError(f"option {name!r} is {getattr(self, name)!r}; expected one of {', '.join(KV_TYPES)}, or None")
 
 
 LOAD_NAMES = tuple(field.name for field in fields(LoadOptions))
@@ -90,6 +97,8 @@ def load(
     force: bool = False,
     cache_ram: int | None = None,
     cache_disk: int | None = None,
+    cache_type_k: str | None = None,
+    cache_type_v: str | None = None,
     **misspelled: Never,
 ) -> Model:
     """Load a model from a GGUF file or by its name in the catalogue, fetching it where needed; a context manager.
@@ -97,7 +106,8 @@ def load(
     ``backend``: "auto", "cpu" or "reference". ``threads``: None is one per physical core that we may use.
     ``ctx``: tokens that a prompt and its answer may have together; None is the trained length. Memory for them is taken as they come.
     ``batch``: rows of a prompt computed at once. ``progress(what, done, total)`` is told of downloads, loading and compilation.
-    ``force``: load even where memory seems too small.
+    ``force``: load even where memory seems too small. ``cache_type_k``, ``cache_type_v``: what keys and values are kept as: "f16" (None),
+    "q8_0", "q4_0" or "f32"; the reference keeps float32 where nothing is said.
     ``cache_ram``: MiB that lines of earlier prompts may take, so that a prompt that begins as one of them continues it; None is a
     quarter of the free memory, 0 none. ``cache_disk``: the same on disk, for later processes, of lines that took long; None is a tenth
     of the free disk, at most 8 GB, 0 none.
@@ -114,6 +124,8 @@ def load(
         force=force,
         cache_ram=cache_ram,
         cache_disk=cache_disk,
+        cache_type_k=cache_type_k,
+        cache_type_v=cache_type_v,
     )
     return _load(name_or_path, chosen)
 
@@ -269,7 +281,7 @@ def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:
     with open_gguf(path) as file:
         program = build(file)
         backend = backends.get(chosen.backend)
-        options = Options(threads=chosen.threads, batch=chosen.batch)
+        options = Options(chosen.threads, chosen.batch, chosen.cache_type_k, chosen.cache_type_v)
         _require_support(backend, program, file, path)
         memory.require(backend.memory(program, file, options), path.name, force=chosen.force)
         weights = backend.upload(program, file, options, chosen.progress)

@@ -37,7 +37,7 @@ def test_the_names() -> None:
 
 def test_the_signatures() -> None:
     load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, cache_ram=None, "
-    load += "cache_disk=None, **misspelled)"
+    load += "cache_disk=None, cache_type_k=None, cache_type_v=None, **misspelled)"
     assert parameters(localllm.load) == load
     assert parameters(localllm.generate) == "(name_or_path, prompt, **options)"
     model = localllm.Model
@@ -62,6 +62,8 @@ def test_the_options_and_their_defaults() -> None:
         "force": False,
         "cache_ram": None,
         "cache_disk": None,
+        "cache_type_k": None,
+        "cache_type_v": None,
     }
     assert {field.name: field.default for field in fields(GenerationOptions)} == {
         "max_tokens": None,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from localllm.backends.base import MOST, Chunk, Float, Options, Outputs, Progress
+from localllm.backends.base import MOST, Chunk, Float, Options, Outputs, Progress, cache_types
 from localllm.backends.cpu.buffers import WANTED_ROWS, Buffers, Tables
 from localllm.backends.cpu.cache import PagedLine, Storage
 from localllm.backends.cpu.crew import Crew
@@ -35,17 +35,19 @@ class Engine:
         self._ropes = list(dict.fromkeys(op.rope for op in program.ops if isinstance(op, Attend) and op.rope))
         if len(self._ropes) > _MAX_ROPES:
             raise UnsupportedError(f"the model rotates in {len(self._ropes)} ways; the cpu backend holds {_MAX_ROPES}")
-        self._buffers = Buffers(program, weights, options.batch, threads)
-        self._tables = Tables(program, options.batch, self._buffers.state)
+        types = cache_types(options, "f16")
+        self.storage = Storage(program, *types)
+        widths = self.storage.widths
+        self._buffers = Buffers(program, weights, options.batch, threads, widths)
+        self._tables = Tables(program, options.batch, self._buffers.state, widths)
         self._rotated = 0
         self._rope_tables = [np.zeros((0, rope.dim), np.float32) for rope in self._ropes]
         self._logits = self._buffers.rows(program.result, min(WANTED_ROWS, options.batch), program.vocab)
         self._lists = Lists()
         self._team = team()
-        self.storage = Storage(program)
         self._profile: dict[str, float] | None = None
         self._lines: list[PagedLine] = []
-        lowering = Lowering(program, weights, self._buffers, self._ropes, self._lists)
+        lowering = Lowering(program, weights, self._buffers, self._ropes, self._lists, self.storage.kinds, types)
         rows = {(part, n): lowering.rows(part, n) for part in (_BATCH, _WANTED) for n in COLUMNS}
         rows |= {(_BOTH, n): [*rows[_BATCH, n], *rows[_WANTED, n]] for n in COLUMNS if n <= FEW}
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)

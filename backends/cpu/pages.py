@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localllm.backends.cpu.arena import Arena, words
-from localllm.backends.cpu.arguments import head_bytes, padded
+from localllm.backends.cpu.kv_types import KEYS, QUANTISED, SMALLEST, HeadLayout
 from localllm.backends.cpu.records import LINE, TILE
 from localllm.backends.line import ROLLBACK
 from localllm.backends.saved import Reader, Writer
+from localllm.errors import UnsupportedError
 from localllm.model.program import Attend, Program
 
 _SLAB = 32 << 20
@@ -21,10 +22,10 @@ _SLAB = 32 << 20
 @dataclass(slots=True)
 class Kind:
     """Layers whose keys and values are forgotten together: those of one ``window`` (0: never). ``layers``: for each the offset of its
-    first head in a page, its key heads and their width."""
+    first head in a page, its key heads, and how each of them lies there."""
 
     window: int
-    layers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    layers: dict[int, tuple[int, int, HeadLayout]] = field(default_factory=dict)
     page_bytes: int = 0
 
     def first(self, n: int) -> int:
@@ -32,14 +33,17 @@ class Kind:
         return max(0, n - self.window + 1) // TILE if self.window else 0
 
 
-def kinds(program: Program) -> list[Kind]:
-    """Every kind of layer that a Program has, in order."""
+def kinds(program: Program, k: str, v: str) -> list[Kind]:
+    """Every kind of layer that a Program has, in order, for types of keys and values. Raises UnsupportedError for heads too narrow."""
     found: dict[int, Kind] = {}
     for op in program.ops:
         if isinstance(op, Attend):
             kind = found.setdefault(op.window, Kind(op.window))
-            kind.layers[op.layer] = kind.page_bytes, op.kv_heads, op.head_dim
-            kind.page_bytes += op.kv_heads * head_bytes(op.head_dim)
+            if k in QUANTISED and op.head_dim < SMALLEST:
+                raise UnsupportedError(f"keys of {op.head_dim} values can't be {k}, expected at least {SMALLEST}; take f16")
+            layout = HeadLayout(k, v, op.head_dim)
+            kind.layers[op.layer] = kind.page_bytes, op.kv_heads, layout
+            kind.page_bytes += op.kv_heads * layout.bytes
     return list(found.values())
 
 
@@ -187,12 +191,16 @@ class Strand:
     def _wiped(self, memory: NDArray[np.int64], used: int) -> NDArray[np.int64]:
         """A copy without what other lines have left behind the first tokens."""
         copy = memory.copy()
-        for offset, heads, d in self.kind.layers.values():
-            block = copy.view(np.uint8)[offset : offset + heads * head_bytes(d)].view(np.uint16).reshape(heads, 2, TILE * padded(d))
-            keys = block[:, 0].reshape(heads, TILE // 16, padded(d), 16)
-            keys[:, used // 16, :, used % 16 :] = 0
-            keys[:, used // 16 + 1 :] = 0
-            block[:, 1].reshape(heads, TILE, padded(d))[:, used:] = 0
+        for offset, heads, layout in self.kind.layers.values():
+            part = copy.view(np.uint8)[offset : offset + heads * layout.bytes].reshape(heads, layout.bytes)
+            for start, size, lane in layout.regions():
+                region = part[:, start : start + size]
+                if lane:
+                    keys = region.reshape(heads, TILE // KEYS, -1, KEYS, lane)
+                    keys[:, used // KEYS, :, used % KEYS :] = 0
+                    keys[:, used // KEYS + 1 :] = 0
+                else:
+                    region.reshape(heads, TILE, -1)[:, used:] = 0
         return copy
 
     def _set(self, tile: int, page: Page) -> None:

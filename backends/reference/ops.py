@@ -14,6 +14,7 @@ import numpy as np
 
 from localllm.backends.base import Float
 from localllm.backends.line import Part
+from localllm.backends.reference.kv import kept
 from localllm.backends.reference.weights import Weights
 from localllm.backends.saved import Reader, Writer
 from localllm.model.program import GLU, Activation, Add, Attend, Embed, Last, Linear, MoE, RMSNorm, Rope
@@ -21,14 +22,17 @@ from localllm.model.rope import cos_sin
 
 
 class Cache:
-    """Keys and values of one layer of one line: (capacity, K*d) each. All positions are kept, so that every length can be reached."""
+    """Keys and values of one layer of one line: (capacity, K*d) each, as their types leave them. All positions are kept, so that every
+    length can be reached."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, d: int, kv_types: tuple[str, str]) -> None:
+        self._d, self._types = d, kv_types
         self.keys = np.empty((0, width), np.float32)
         self.values = np.empty((0, width), np.float32)
 
     def put(self, first: int, k: Float, v: Float) -> tuple[Float, Float]:
         """Write rows from position ``first`` on; all keys and values up to their end."""
+        k, v = kept(k, self._types[0], self._d, key=True), kept(v, self._types[1], self._d)
         end = first + len(k)
         if end > len(self.keys):
             self.keys, self.values = (_grown(held, max(end, 2 * len(held), 64)) for held in (self.keys, self.values))
@@ -65,7 +69,7 @@ class Cache:
 
     def copy(self, length: int) -> Cache:
         """A copy of the first ``length`` positions."""
-        made = Cache(self.keys.shape[1])
+        made = Cache(self.keys.shape[1], self._d, self._types)
         made.keys, made.values = self.keys[:length].copy(), self.values[:length].copy()
         return made
 
@@ -78,14 +82,14 @@ class Held(Part, Protocol):
 
 
 @singledispatch
-def remember(op: object) -> Held | None:
-    """What an operation needs of a new line; None if it has no memory."""
+def remember(op: object, kv_types: tuple[str, str]) -> Held | None:
+    """What an operation needs of a new line, for types of keys and values; None if it has no memory."""
     return None
 
 
 @remember.register
-def _(op: Attend) -> Held:
-    return Cache(op.kv_heads * op.head_dim)
+def _(op: Attend, kv_types: tuple[str, str]) -> Held:
+    return Cache(op.kv_heads * op.head_dim, op.head_dim, kv_types)
 
 
 class Line(Protocol):

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from localllm import __version__
-from localllm.backends.base import MOST, Chunk, Float, Options, Outputs, likeliest
+from localllm.backends.base import MOST, Chunk, Float, Options, Outputs, cache_types, likeliest
 from localllm.backends.line import PartedLine
 from localllm.backends.reference import ops
 from localllm.backends.reference.weights import Weights
@@ -49,7 +49,7 @@ class ReferenceSession:
     def __init__(self, program: Program, weights: Weights, options: Options) -> None:
         self._program = program
         self._weights: Weights | None = weights
-        self._options = options
+        self._options, self._types = options, cache_types(options, "f32")
         self._profile: dict[str, float] | None = None
 
     @property
@@ -68,13 +68,13 @@ class ReferenceSession:
 
     def new_line(self) -> ReferenceLine:
         """An empty line."""
-        return ReferenceLine(self, {op.layer: held for op in self._program.ops if (held := ops.remember(op))})  # type: ignore[union-attr]
+        return ReferenceLine(self, {op.layer: held for op in self._program.ops if (held := ops.remember(op, self._types))})  # type: ignore[union-attr]
 
     @cached_property
     def form(self) -> Form:
         """What a saved line must agree with."""
         code = repr(("reference", __version__, np.__version__, self._program)).encode()
-        return Form(1, "f32", "f32", hashlib.blake2b(code, digest_size=32).digest())
+        return Form(1, *self._types, hashlib.blake2b(code, digest_size=32).digest())
 
     @property
     def fingerprint(self) -> str:

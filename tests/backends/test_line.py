@@ -84,7 +84,7 @@ def _(op: Decay, state: ops.State) -> None:
 
 
 @ops.remember.register
-def _(op: Decay) -> ops.Held:
+def _(op: Decay, kv_types: tuple[str, str]) -> ops.Held:
     return Memory()
 
 
