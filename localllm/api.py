@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack
@@ -19,6 +21,9 @@ from localllm.generation import options as generation
 from localllm.generation import prompt as prompts
 from localllm.generation.background import Background
 from localllm.generation.results import Result
+from localllm.generation.speculation import setup as speculation
+from localllm.generation.speculation import vocabularies
+from localllm.generation.speculation.memory import Memory, place
 from localllm.generation.stepper import Stepper
 from localllm.generation.stream import Job, Stream
 from localllm.generation.vocabulary import control_texts
@@ -41,6 +46,7 @@ class LoadKeywords(TypedDict, total=False):
     batch: int
     progress: Progress | None
     force: bool
+    draft: str | os.PathLike[str] | None
 
 
 class Keywords(LoadKeywords, generation.GenerationKeywords, total=False):
@@ -57,6 +63,7 @@ class LoadOptions:
     batch: int = 512
     progress: Progress | None = None
     force: bool = False
+    draft: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         generation.whole("threads", self.threads, 1, optional=True)
@@ -77,6 +84,7 @@ def load(
     batch: int = 512,
     progress: Progress | None = None,
     force: bool = False,
+    draft: str | os.PathLike[str] | None = None,
     **misspelled: Never,
 ) -> Model:
     """Load a model from a GGUF file or by its name in the catalogue, fetching it where needed; a context manager.
@@ -85,11 +93,15 @@ def load(
     ``ctx``: tokens that a prompt and its answer may have together; None is the trained length. Memory for them is taken as they come.
     ``batch``: rows of a prompt computed at once. ``progress(what, done, total)`` is told of downloads, loading and compilation.
     ``force``: load even where memory seems too small.
+    ``draft``: a smaller model with the same vocabulary, by path or name, that guesses ahead; it changes the speed and nothing else.
 
-    Raises FileError and its kinds for the file, UnsupportedError for what the backend can't do, OutOfMemoryError, BackendError.
+    Raises FileError and its kinds for the file, UnsupportedError for what the backend can't do, OutOfMemoryError, BackendError, OptionError
+    for a draft that can't guess for this model.
     """
     generation.refuse_unknown(misspelled, LOAD_NAMES)
-    return _load(name_or_path, LoadOptions(backend=backend, threads=threads, ctx=ctx, batch=batch, progress=progress, force=force))
+    return _load(
+        name_or_path, LoadOptions(backend=backend, threads=threads, ctx=ctx, batch=batch, progress=progress, force=force, draft=draft)
+    )
 
 
 def generate(name_or_path: str | os.PathLike[str], prompt: prompts.Prompt, **options: Unpack[Keywords]) -> Result:
@@ -105,7 +117,7 @@ class Model:
     """A loaded model. Made by ``load``; a context manager.
 
     ``metadata``: the file's. ``program``: what it computes. ``backend``: the name of what computes it. ``context``: the tokens that a
-    line may have.
+    line may have. ``speculation``: how it guesses ahead.
     """
 
     def __init__(
@@ -118,9 +130,12 @@ class Model:
         backend: str,
         context: int,
         batch: int,
+        speculation: speculation.Setup,
     ) -> None:
         self.program, self.metadata, self.backend, self.context = program, metadata, backend, context
         self._session, self._tokenizer, self._batch = session, tokenizer, batch
+        self.speculation = speculation
+        self._draft: Model | None = None
         self._lines: weakref.WeakSet[Stepper] = weakref.WeakSet()
         self._open = True
 
@@ -188,6 +203,9 @@ class Model:
             line.close()
         self._session.close()
         self._tokenizer.wait()
+        self.speculation.memory.save()
+        if self._draft:
+            self._draft.close()
 
     def __enter__(self) -> Self:
         return self
@@ -197,6 +215,7 @@ class Model:
 
     def _stream(self, prompt: prompts.Prompt, options: generation.GenerationOptions, progress: Progress | None) -> Stream:
         ids = prompts.encode(prompt, options, self.tokenizer, lambda: self.template, self._controls)
+        provider, guessed = self.speculation.provider(options, self.tokenizer.eog)
         return Stream(
             Job(
                 line=self.line,
@@ -206,8 +225,17 @@ class Model:
                 ends=self.tokenizer.eog,
                 context=self.context,
                 progress=progress,
+                provider=provider,
+                speculation=guessed,
             )
         )
+
+    def _guessed_by(self, draft: Model) -> None:
+        """Have a smaller model guess ahead, which belongs to this one from now on."""
+        self._draft = draft
+        bridge = vocabularies.bridge(self.tokenizer.vocab, draft.tokenizer.vocab, self.program.vocab)
+        share, whole = (sum(map(prod, model.program.shapes.values())) for model in (draft, self))
+        self.speculation.draft = speculation.Draft(draft.line, bridge, draft.speculation.memory, share / whole)
 
     @cached_property
     def _controls(self) -> prompts.Controls:
@@ -227,7 +255,23 @@ def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:
         tokenizer = Background(_tokenizer_of(file.metadata))
         session = backend.compile(program, weights, options, chosen.progress)
     context = chosen.ctx or program.context
-    return Model(session, program, file.metadata, tokenizer, backend=backend.name, context=context, batch=chosen.batch)
+    guessing = speculation.Setup(Memory(place(backend.name, session.threads, file.tensors)), exact=backend.exact)
+    model = Model(
+        session, program, file.metadata, tokenizer, backend=backend.name, context=context, batch=chosen.batch, speculation=guessing
+    )
+    if chosen.draft is not None:
+        with _closed_by_an_error(model):
+            model._guessed_by(_load(chosen.draft, replace(chosen, draft=None)))
+    return model
+
+
+@contextmanager
+def _closed_by_an_error(model: Model) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        model.close()
+        raise
 
 
 def _require_support(backend: Backend, program: Program, source: TensorSource, path: Path) -> None:

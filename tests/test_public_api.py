@@ -36,7 +36,7 @@ def test_the_names() -> None:
 
 
 def test_the_signatures() -> None:
-    load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, **misspelled)"
+    load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, draft=None, **misspelled)"
     assert parameters(localllm.load) == load
     assert parameters(localllm.generate) == "(name_or_path, prompt, **options)"
     model = localllm.Model
@@ -59,6 +59,7 @@ def test_the_options_and_their_defaults() -> None:
         "batch": 512,
         "progress": None,
         "force": False,
+        "draft": None,
     }
     assert {field.name: field.default for field in fields(GenerationOptions)} == {
         "max_tokens": None,
@@ -75,6 +76,7 @@ def test_the_options_and_their_defaults() -> None:
         "ignore_eos": False,
         "raw": False,
         "parse_special": False,
+        "spec": "auto",
     }
 
 
@@ -88,7 +90,16 @@ def test_the_keywords_for_type_checkers_are_the_fields() -> None:
 
 def test_the_fields_of_what_comes_back() -> None:
     assert [field.name for field in fields(Event)] == ["text", "token", "result"]
-    assert [field.name for field in fields(Result)] == ["text", "tokens", "finish_reason", "usage", "timings", "seed", "stop"]
+    assert [field.name for field in fields(Result)] == [
+        "text",
+        "tokens",
+        "finish_reason",
+        "usage",
+        "timings",
+        "seed",
+        "stop",
+        "speculation",
+    ]
     assert [field.name for field in fields(Usage)] == ["prompt_tokens", "completion_tokens"]
     assert [field.name for field in fields(Timings)] == ["prompt_seconds", "completion_seconds", "prompt_tokens", "completion_tokens"]
 

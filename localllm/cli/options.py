@@ -43,5 +43,16 @@ def sampling_options(command: Command) -> Command:
     return command
 
 
+def speculation_options(command: Command) -> Command:
+    """Guessing ahead: --spec, an option of ``Model.generate``, and --draft, one of localllm.load."""
+    where = "Where guesses of several tokens at once come from: auto, off, ngram (the text itself) or draft. They change the speed alone."
+    for option in (
+        click.option("--spec", metavar="HOW", help=where),
+        click.option("--draft", metavar="MODEL", help="A smaller model with the same vocabulary that guesses ahead."),
+    ):
+        command = option(command)
+    return command
+
+
 def _none_if_empty(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
     return value or None

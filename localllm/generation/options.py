@@ -10,6 +10,9 @@ from typing import Any, TypedDict
 
 from localllm.errors import OptionError
 
+SPEC = ("auto", "off", "ngram", "draft")
+"""Where guesses come from."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationOptions:
@@ -24,6 +27,8 @@ class GenerationOptions:
     ``ignore_eos``: never sample a token that ends generation.
     ``raw``: a string is continued as it is; otherwise it is a user's message in the model's chat template.
     ``parse_special``: in a raw prompt, texts of control tokens become those tokens.
+    ``spec``: where guesses of several tokens at once come from, which change the speed and nothing else: "ngram", the text so far;
+    "draft", the model that was loaded for it; "auto", whichever there are; "off".
     """
 
     max_tokens: int | None = None
@@ -40,6 +45,7 @@ class GenerationOptions:
     ignore_eos: bool = False
     raw: bool = False
     parse_special: bool = False
+    spec: str = "auto"
 
     def __post_init__(self) -> None:
         whole("max_tokens", self.max_tokens, 1, optional=True)
@@ -54,6 +60,7 @@ class GenerationOptions:
         _real("frequency_penalty", self.frequency_penalty)
         for name in ("ignore_eos", "raw", "parse_special"):
             switch(name, getattr(self, name))
+        choice("spec", self.spec, SPEC)
         object.__setattr__(self, "stop", _strings(self.stop))
 
     @property
@@ -79,6 +86,7 @@ class GenerationKeywords(TypedDict, total=False):
     ignore_eos: bool
     raw: bool
     parse_special: bool
+    spec: str
 
 
 NAMES = tuple(field.name for field in fields(GenerationOptions))
@@ -140,6 +148,12 @@ def switch(name: str, value: Any) -> None:
     """Raises OptionError where the value is neither True nor False."""
     if not isinstance(value, bool):
         raise OptionError(f"option {name!r} is {value!r}; expected True or False")
+
+
+def choice(name: str, value: Any, known: Sequence[str]) -> None:
+    """Raises OptionError where the value is none of those known."""
+    if value not in known:
+        raise OptionError(f"option {name!r} is {value!r}; expected one of {', '.join(known)}")
 
 
 def _real(name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> None:

@@ -47,11 +47,22 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
+class Speculation:
+    """What guessing ahead did: ``drafted`` tokens were guessed and verified, ``accepted`` of them were right. ``plain_per_second``: the
+    estimated speed without, in tokens a second after the first one; 0 where nothing was measured."""
+
+    drafted: int
+    accepted: int
+    plain_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """An answer. ``str(result)`` is its text.
 
     ``tokens``: every id that was sampled, the one that ended generation and those of a stop string included.
     ``stop``: the stop string that was found, else None. ``seed``: the one that was used; with it the answer can be made again.
+    ``speculation``: what guessing ahead did; None where it is off.
     """
 
     text: str
@@ -61,6 +72,7 @@ class Result:
     timings: Timings
     seed: int
     stop: str | None = None
+    speculation: Speculation | None = None
 
     def __str__(self) -> str:
         return self.text

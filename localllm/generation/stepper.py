@@ -27,11 +27,25 @@ class Stepper:
         self._session, self._vocab, self._context, self._batch = session, vocab, context, batch
         self._line = session.new_line()
         self._open = True
+        self._closing: list[Callable[[], None]] = []
 
     @property
     def length(self) -> int:
         """Tokens in the line."""
         return self._line.length
+
+    @property
+    def room(self) -> int:
+        """Tokens that can be fed in one pass."""
+        return min(self._batch, self._context - self._line.length)
+
+    def truncate(self, n: int) -> int:
+        """Forget what is beyond the first n tokens; the length reached, which may be less: then the tokens between have to be fed again."""
+        return self._line.truncate(n)
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """Have something closed with the line."""
+        self._closing.append(close)
 
     def feed(self, tokens: Sequence[int], *, last: int = 1, progress: Progress | None = None) -> Float:
         """Append tokens; the logits after each of the ``last`` ones: (last, V) float32, the caller's own.
@@ -56,6 +70,8 @@ class Stepper:
         """Give the line back. Harmless when done twice."""
         if self._open:
             self._open = False
+            for close in self._closing:
+                close()
             self._line.close()
 
     def __enter__(self) -> Stepper:

@@ -13,7 +13,7 @@ from localllm.backends.base import Progress
 from localllm.errors import ContextFullError, OptionError
 from localllm.generation import sampling
 from localllm.generation.options import GenerationOptions
-from localllm.generation.results import Event, Finish, Result, Timings, Usage
+from localllm.generation.results import Event, Finish, Result, Speculation, Timings, Usage
 from localllm.generation.stepper import Step, Stepper, plain
 from localllm.generation.stops import StopScanner
 from localllm.generation.vocabulary import Decoder
@@ -24,7 +24,7 @@ Provider = Callable[[Stepper, Sequence[int], Progress | None], Step]
 @dataclass(slots=True, kw_only=True)
 class Job:
     """What an answer is made from. ``ends``: ids that end it; ``context``: tokens that prompt and answer may have together;
-    ``provider``: makes the tokens, ``plain`` or one that guesses ahead."""
+    ``provider``: makes the tokens, ``plain`` or one that guesses ahead; ``speculation``: tells what that did."""
 
     line: Callable[[], Stepper]
     prompt: Sequence[int]
@@ -34,6 +34,7 @@ class Job:
     context: int
     progress: Progress | None = None
     provider: Provider = plain
+    speculation: Callable[[], Speculation | None] = lambda: None
     completion: int = 0
 
 
@@ -46,7 +47,7 @@ class Stream(Iterator[Event]):
     def __init__(self, job: Job) -> None:
         _require_room(len(job.prompt), job.context)
         seed = int.from_bytes(os.urandom(4), "little") if job.options.seed is None else job.options.seed
-        self._answer = _Answer(len(job.prompt), seed)
+        self._answer = _Answer(len(job.prompt), seed, job.speculation)
         # The generator does not know this object: a cycle would keep the line until the garbage collector runs.
         self._events = _events(job, self._answer)
 
@@ -81,6 +82,7 @@ class _Answer:
 
     prompt_tokens: int
     seed: int
+    speculation: Callable[[], Speculation | None]
     finish: Finish | None = None
     stop: str | None = None
     tokens: list[int] = field(default_factory=list)
@@ -107,7 +109,8 @@ class _Answer:
         n = len(self.tokens)
         timings = Timings(self.prompt_seconds, self.completion_seconds, self.prompt_tokens, n)
         usage = Usage(self.prompt_tokens, n)
-        return Result("".join(self.texts), tuple(self.tokens), self.finish or "interrupted", usage, timings, self.seed, self.stop)
+        finish, guessed = self.finish or "interrupted", self.speculation()
+        return Result("".join(self.texts), tuple(self.tokens), finish, usage, timings, self.seed, self.stop, guessed)
 
 
 def _require_room(prompt: int, context: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from localllm.cli import main
-from localllm.generation.results import Event, Result, Timings, Usage
+from localllm.generation.results import Event, Result, Speculation, Timings, Usage
 
 
 @dataclass
@@ -20,13 +20,14 @@ class FakeStream:
 
     pieces: Sequence[str | BaseException]
     finish: Literal["stop", "context", "interrupted"] = "stop"
+    speculation: Speculation | None = None
     closed: bool = False
     said: list[str] = field(default_factory=list)
 
     @property
     def result(self) -> Result:
         n = len(self.said)
-        return Result("".join(self.said), tuple(range(n)), self.finish, Usage(5, n), Timings(0.5, 2.0, 5, n), seed=7)
+        return Result("".join(self.said), tuple(range(n)), self.finish, Usage(5, n), Timings(0.5, 2.0, 5, n), 7, None, self.speculation)
 
     def __iter__(self) -> Generator[Event, None, None]:
         for n, piece in enumerate(self.pieces):
@@ -48,13 +49,14 @@ class FakeModel:
     answers: list[Sequence[str | BaseException]]
     finish: Literal["stop", "context"] = "stop"
     template: object = "a template"
+    speculation: Speculation | None = None
     asked: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     loaded: dict[str, Any] = field(default_factory=dict)
     streams: list[FakeStream] = field(default_factory=list)
 
     def stream(self, prompt: Any, *, progress: Any = None, **options: Any) -> FakeStream:
         self.asked.append((prompt, options))
-        self.streams.append(FakeStream(self.answers[len(self.asked) - 1], self.finish))
+        self.streams.append(FakeStream(self.answers[len(self.asked) - 1], self.finish, self.speculation))
         return self.streams[-1]
 
     def __enter__(self) -> FakeModel:

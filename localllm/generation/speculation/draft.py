@@ -1,0 +1,99 @@
+"""Guesses of a smaller model, which chooses with the same sampling states and the same noise as the model that it guesses for."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from localllm.backends.base import Float
+from localllm.generation import sampling
+from localllm.generation.speculation.acceptance import Acceptance
+from localllm.generation.speculation.costs import Costs
+from localllm.generation.speculation.sources import Guess
+from localllm.generation.speculation.vocabularies import Bridge
+from localllm.generation.stepper import Stepper
+
+_CHANCES = (0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.998)
+"""Probabilities, in the draft's eyes, at which a better kind of guess begins."""
+_START = (0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97)
+_USUAL = 2
+"""Tokens that the line lacks where all guesses were right: the last one, which it was not fed, and the one that the model chose."""
+
+
+class DraftModel:
+    """A line of the draft that follows the text: before it guesses, it is cut to what came true and fed what it lacks.
+
+    ``costs``: of the draft's passes; ``unknown``: what stands for the seconds of one until there was one.
+    """
+
+    def __init__(self, line: Stepper, bridge: Bridge, costs: Costs, acceptance: Acceptance, unknown: Callable[[], float]) -> None:
+        self.acceptance = acceptance
+        self._line, self._bridge, self._costs, self._unknown = line, bridge, costs, unknown
+        self._caught_up = 0.0
+        self._text: list[int] = []
+        self._fed: list[int] = []
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """These tokens stand behind the text now; the line keeps of its guesses what came true."""
+        right = min(len(self._text), len(self._fed))
+        self._text += self._bridge.to_draft(tokens)
+        while right < min(len(self._fed), len(self._text)) and self._fed[right] == self._text[right]:
+            right += 1
+        self._cut(min(right, len(self._text) - 1))  # the logits after the last token are wanted, so it is fed in any case
+
+    def guesses(self, state: sampling.State) -> Iterator[Guess]:
+        """What the draft would say; ends where its context is full, and at a token that the other model does not have."""
+        self._caught_up = 0.0
+        pending: Sequence[int] = self._text[self._line.length :]
+        while self._line.room >= len(pending):
+            row = self._bridge.to_target(self._feed(pending))
+            token, state = sampling.step(state, row)
+            yield Guess(token, self.acceptance.kind(_chance(row, token)))
+            pending = self._bridge.to_draft((token,))
+
+    def seconds(self, n: int, known: int = 0) -> float:
+        """Passes over one token each, but that the first is over what the line usually lacks; ``lag`` is the rest."""
+        return (n - 1) * self._pass(1) + self._pass(1 if known else min(_USUAL, self._behind))
+
+    def lag(self) -> float:
+        """Expected seconds for what the line lacks beyond what is usual between two steps."""
+        return self._pass(self._behind) - self._pass(min(_USUAL, self._behind))
+
+    @property
+    def caught_up(self) -> float:
+        """Seconds that such a lag took before the last guesses."""
+        return self._caught_up
+
+    @property
+    def _behind(self) -> int:
+        return max(1, len(self._text) - self._line.length)
+
+    def _pass(self, tokens: int) -> float:
+        return self._costs.seconds(tokens, self._unknown())
+
+    def _cut(self, length: int) -> None:
+        if length < self._line.length:
+            self._line.truncate(length)
+        del self._fed[self._line.length :]
+
+    def _feed(self, tokens: Sequence[int]) -> Float:
+        started = time.perf_counter()
+        row: Float = self._line.feed(tokens)[0]
+        spent = time.perf_counter() - started
+        self._costs.took(len(tokens), spent)
+        self._caught_up += max(0.0, spent - self._pass(_USUAL)) if len(tokens) > _USUAL else 0.0
+        self._fed += tokens
+        return row
+
+
+def acceptance() -> Acceptance:
+    """By the probability that the draft sees."""
+    return Acceptance(_CHANCES, _START)
+
+
+def _chance(row: Float, token: int) -> float:
+    """The probability of a token, before any filter."""
+    return 1 / float(np.exp(row - row[token]).sum()) if math.isfinite(row[token]) else 0.0
