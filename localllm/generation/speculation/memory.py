@@ -28,13 +28,17 @@ class Memory:
 
     def __init__(self, file: Path | None = None) -> None:
         self.costs = Costs()
-        self.ngrams, self.drafts = ngram.acceptance(), draft.acceptance()
-        self.venture = Venture()
-        self._automata: list[SuffixAutomaton] = []
+        self.forget()
         self._file, self._written = file, 0
         if file is not None:
             with suppress(OSError, ValueError, RecursionError):  # what json raises is a ValueError, but for brackets in brackets
                 self.costs.put(*_read(json.loads(file.read_text(encoding="utf-8"))))
+
+    def forget(self) -> None:
+        """Begin anew with texts; what passes cost is no matter of texts."""
+        self.ngrams, self.drafts = ngram.acceptance(), draft.acceptance()
+        self.venture = Venture()
+        self._automata: list[SuffixAutomaton] = []
 
     def take(self, text: Sequence[int]) -> SuffixAutomaton:
         """An automaton of a beginning of the text, that of the last answer if it is one; it belongs to the caller until it is kept."""
