@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from localllm.backends.base import MOST
 from localllm.backends.cpu import arguments as ops
 from localllm.backends.cpu import arguments_matmul as matrices
 from localllm.backends.cpu.arena import words
@@ -21,6 +22,7 @@ from localllm.backends.cpu.kernel_cache import KernelId
 from localllm.backends.cpu.layout import FEW, FLOATS, MANY, activation_bytes
 from localllm.backends.cpu.pages import layer_offsets
 from localllm.backends.cpu.records import LINE, ROWS, TAPE_WORDS, WANTED, float_bits
+from localllm.backends.cpu.results import Lists
 from localllm.backends.cpu.threads import Pace
 from localllm.backends.cpu.weights import Matrix, Weights
 from localllm.model.program import GLU, Add, Attend, Embed, Last, Linear, MoE, Op, Program, RMSNorm, Rope, inputs
@@ -98,8 +100,8 @@ def _barriers(rows: Sequence[Row]) -> list[bool]:
 class Lowering:
     """Rows of one part of a Program for column tiles of n."""
 
-    def __init__(self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope]) -> None:
-        self._program, self._weights, self._buffers, self._ropes = program, weights, buffers, ropes
+    def __init__(self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope], lists: Lists) -> None:
+        self._program, self._weights, self._buffers, self._ropes, self._lists = program, weights, buffers, ropes, lists
         self._offsets, _ = layer_offsets(program)
         reads = Counter(name for op in program.ops for name in inputs(op))
         writes = Counter(op.out for op in program.ops)
@@ -113,7 +115,15 @@ class Lowering:
         i = 0
         while i < len(ops):
             i += emitter.emit(ops[i], ops[i + 1] if i + 1 < len(ops) else None)
+        if part == 1:
+            emitter.add(self._choose())
         return emitter.out
+
+    def _choose(self) -> Row:
+        result, buffers = self._program.result, self._buffers
+        fields = {"x": buffers.address(result), "x_stride": buffers.stride(result), "n": self._program.vocab}
+        fields |= {"most": MOST, "logits": self._lists.logits, "ids": self._lists.ids}
+        return Row(("choose", "likeliest"), ops.LIKELIEST.fill(**fields), [result], ["likeliest"])
 
     def matrix(self, name: str) -> Matrix:
         """A packed weight."""

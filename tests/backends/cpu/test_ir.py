@@ -32,6 +32,7 @@ KERNELS: list[KernelId] = [
     ("attention_few", "merge_few"),
     ("attention_many", "attend_many"),
     ("moe", "route"),
+    ("choose", "likeliest"),
     *[("executor", name) for name in ("post", "rows", "leave", "serve")],
     ("embed", "rows", "Q4_K"),
     ("embed", "rows", "F16"),
