@@ -233,7 +233,7 @@ class Model:
     def _guessed_by(self, draft: Model) -> None:
         """Have a smaller model guess ahead, which belongs to this one from now on."""
         self._draft = draft
-        bridge = vocabularies.bridge(self.tokenizer.vocab, draft.tokenizer.vocab, self.program.vocab)
+        bridge = vocabularies.bridge(self.tokenizer.vocab, draft.tokenizer.vocab, self.program.vocab, draft.program.vocab)
         share, whole = (sum(map(prod, model.program.shapes.values())) for model in (draft, self))
         self.speculation.draft = speculation.Draft(draft.line, bridge, draft.speculation.memory, share / whole)
 

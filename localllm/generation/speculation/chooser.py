@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from localllm.generation import sampling
 from localllm.generation.speculation.costs import LIMIT
-from localllm.generation.speculation.depth import Speed, best, draw
+from localllm.generation.speculation.depth import Speed, best, draw, likely
 from localllm.generation.speculation.draft import DraftModel
 from localllm.generation.speculation.memory import Memory
 from localllm.generation.speculation.ngram import Ngram
@@ -33,7 +32,7 @@ class Chooser:
             return []
         rate, room = self._speed.rate(costs), min(room, costs.reach - 1)
         if self._ngram:
-            self._free = list(islice(self._ngram.guesses(state), LIMIT - 1))
+            self._free = likely(self._ngram, state, LIMIT - 1)
         depth, worth = best(_shares(self._free[:room], self._ngram), costs, rate)
         chosen = self._free[:depth]
         if self._draft and room > 0:

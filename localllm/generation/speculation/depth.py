@@ -8,6 +8,7 @@ the last steps, and at least that of plain decoding. Always taking the pass that
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from localllm.generation import sampling
 from localllm.generation.speculation.costs import Costs
@@ -15,6 +16,8 @@ from localllm.generation.speculation.sources import Guess, Source
 
 _MEMORY = 0.95
 """What a step is worth in the running speed after each later one."""
+_LEAST = 0.03
+"""A chance below which no pass gets longer for a guess."""
 _AHEAD = 8
 """Guesses that are thought ahead when another one is to be paid for."""
 
@@ -34,6 +37,18 @@ class Speed:
         """What a second is worth, in tokens."""
         plain = 1 / costs.seconds(1)
         return max(plain, self._tokens / self._seconds) if self._seconds > 0 else plain
+
+
+def likely(source: Source, state: sampling.State, most: int) -> list[Guess]:
+    """Guesses of a source that takes no time, as long as there is some chance that all are right."""
+    guesses: list[Guess] = []
+    chance = 1.0
+    for guess in islice(source.guesses(state), most):
+        guesses.append(guess)
+        chance *= source.acceptance.share(guess.kind)
+        if chance < _LEAST:
+            break
+    return guesses
 
 
 def best(shares: Sequence[float], costs: Costs, rate: float) -> tuple[int, float]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from localllm.backends.base import Float
+from localllm.backends.base import Likeliest
 from localllm.generation import sampling
 from localllm.generation.speculation.acceptance import Acceptance
 from localllm.generation.speculation.costs import Costs
@@ -19,6 +19,10 @@ from localllm.generation.stepper import Stepper
 _CHANCES = (0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.998)
 """Probabilities, in the draft's eyes, at which a better kind of guess begins."""
 _START = (0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97)
+_LOOKED_AT = 32
+"""Of a row's tokens, where not all are wanted: enough to see how sure the draft is."""
+_FAR = 80.0
+"""A distance of logits whose exponential float32 still holds."""
 _USUAL = 2
 """Tokens that the line lacks where all guesses were right: the last one, which it was not fed, and the one that the model chose."""
 
@@ -49,7 +53,7 @@ class DraftModel:
         self._caught_up = 0.0
         pending: Sequence[int] = self._text[self._line.length :]
         while self._line.room >= len(pending):
-            row = self._bridge.to_target(self._feed(pending))
+            row = self._feed(pending, state.likeliest)
             token, state = sampling.step(state, row)
             yield Guess(token, self.acceptance.kind(_chance(row, token)))
             pending = self._bridge.to_draft((token,))
@@ -79,14 +83,16 @@ class DraftModel:
             self._line.truncate(length)
         del self._fed[self._line.length :]
 
-    def _feed(self, tokens: Sequence[int]) -> Float:
+    def _feed(self, tokens: Sequence[int], likeliest: int) -> sampling.Row:
+        """The row behind these tokens, in the target's ids."""
+        likeliest = max(_LOOKED_AT, likeliest) if likeliest and self._bridge.same else 0
         started = time.perf_counter()
-        row: Float = self._line.feed(tokens)[0]
+        (row,) = self._line.rows(tokens, likeliest=likeliest)
         spent = time.perf_counter() - started
         self._costs.took(len(tokens), spent)
         self._caught_up += max(0.0, spent - self._pass(_USUAL)) if len(tokens) > _USUAL else 0.0
         self._fed += tokens
-        return row
+        return row if isinstance(row, Likeliest) else self._bridge.to_target(row)
 
 
 def acceptance() -> Acceptance:
@@ -94,6 +100,9 @@ def acceptance() -> Acceptance:
     return Acceptance(_CHANCES, _START)
 
 
-def _chance(row: Float, token: int) -> float:
-    """The probability of a token, before any filter."""
-    return 1 / float(np.exp(row - row[token]).sum()) if math.isfinite(row[token]) else 0.0
+def _chance(row: sampling.Row, token: int) -> float:
+    """The probability of a token, before any filter; among the likeliest where only they are known, which is nearly the same."""
+    if not isinstance(row, Likeliest):
+        return 1 / float(np.exp(np.minimum(row - row[token], _FAR)).sum())
+    of_token = row.logits[row.ids.index(token)]
+    return 1 / sum([math.exp(min(logit - of_token, _FAR)) for logit in row.logits])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Sequence
 
-from localllm.backends.base import Float, Progress
+from localllm.backends.base import Progress
 from localllm.generation import sampling
 from localllm.generation.results import Speculation
 from localllm.generation.speculation.chooser import Chooser
@@ -76,7 +76,7 @@ class Speculator:
         pending = self._text[self._stepper.length :]
         guesses = self._up_to_an_end(self._chooser.choose(state, self._room(len(pending))))
         chosen = time.perf_counter()
-        rows = self._stepper.feed([*pending, *guesses], last=1 + len(guesses))
+        rows = self._stepper.rows([*pending, *guesses], last=1 + len(guesses), likeliest=state.likeliest)
         fed = time.perf_counter()
         found, state = verify(guesses, rows, state)
         wrong = len(guesses) + 1 - len(found)
@@ -96,7 +96,7 @@ class Speculator:
         return room if self._end is None else min(room, self._end - len(self._text) - 1)
 
 
-def verify(guesses: Sequence[int], rows: Iterable[Float], state: sampling.State) -> tuple[list[int], sampling.State]:
+def verify(guesses: Sequence[int], rows: Iterable[sampling.Row], state: sampling.State) -> tuple[list[int], sampling.State]:
     """The tokens that the model chooses after each row, up to the first that was not guessed, and the state after them."""
     found: list[int] = []
     for n, row in enumerate(rows):

@@ -16,14 +16,19 @@ _ROLES = ("bos", "eos", "eot", "eom", "unk", "pad")
 class Bridge:
     """Ids of the model that is guessed for (the target) and ids of the draft.
 
-    ``size``: ids of the target; ``moved``: those that are others in the draft, or None where the draft has none; all others are the same.
-    ``stranger``: the draft's id that stands for what it does not have.
+    ``size``, ``draft_size``: logits of either; ``moved``: ids of the target that are others in the draft, or None where the draft has
+    none; all others are the same. ``stranger``: the draft's id that stands for what it does not have.
     """
 
-    def __init__(self, size: int, moved: dict[int, int | None], stranger: int = 0) -> None:
-        self._size, self._moved, self._stranger = size, moved, stranger
+    def __init__(self, size: int, draft_size: int, moved: dict[int, int | None], stranger: int = 0) -> None:
+        self._size, self._draft_size, self._moved, self._stranger = size, draft_size, moved, stranger
         self._there = [(token, other) for token, other in moved.items() if other is not None]
         self._missing = [token for token, other in moved.items() if other is None]
+
+    @property
+    def same(self) -> bool:
+        """Whether all ids are the same in both."""
+        return not self._moved and self._size == self._draft_size
 
     def to_draft(self, tokens: Sequence[int]) -> list[int]:
         """The same text in the draft's ids."""
@@ -34,7 +39,7 @@ class Bridge:
 
     def to_target(self, logits: Float) -> Float:
         """The draft's logits (V of the draft,) by the target's ids (V,)."""
-        if not self._moved and len(logits) == self._size:
+        if self.same:
             return logits
         row = np.full(self._size, -np.inf, np.float32)
         common = min(self._size, len(logits))
@@ -45,8 +50,9 @@ class Bridge:
         return row
 
 
-def bridge(target: Vocab, draft: Vocab, size: int) -> Bridge:
-    """The way between two vocabularies that are identical, padded, or differ in special tokens only. ``size``: the target's logits.
+def bridge(target: Vocab, draft: Vocab, size: int, draft_size: int) -> Bridge:
+    """The way between two vocabularies that are identical, padded, or differ in special tokens only. ``size``, ``draft_size``: logits of
+    either.
 
     Raises OptionError where a token of ordinary text differs.
     """
@@ -56,7 +62,7 @@ def bridge(target: Vocab, draft: Vocab, size: int) -> Bridge:
     for token in (*differing, *beyond):
         _require_special(target, draft, token)
     moved = {token: _counterpart(target, draft, token) for token in (*differing, *range(common, size))}
-    return Bridge(size, moved, draft.special.get("unk", draft.special.get("eos", 0)))
+    return Bridge(size, draft_size, moved, draft.special.get("unk", draft.special.get("eos", 0)))
 
 
 def _differing(target: Vocab, draft: Vocab, common: int) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from localllm.generation import sampling
 from localllm.generation.speculation.acceptance import Acceptance
 from localllm.generation.speculation.costs import Costs
-from localllm.generation.speculation.depth import Speed, best, draw
+from localllm.generation.speculation.depth import Speed, best, draw, likely
 from localllm.generation.speculation.sources import Guess
 
 STATE = sampling.State((), seed=0)
@@ -94,3 +94,10 @@ def test_a_source_is_not_asked_where_it_can_only_lose() -> None:
     ):
         assert drawn(source, least, lag) == 0
         assert source.asked == 0
+
+
+def test_free_guesses_end_where_nobody_would_follow() -> None:
+    assert len(likely(Fixed([1] * 30, 0.0), STATE, 15)) == 15
+    assert len(likely(Fixed([1, 0, 0, 1, 1], 0.0), STATE, 15)) == 3
+    assert len(likely(Fixed([0] * 5, 0.0), STATE, 15)) == 2
+    assert likely(Fixed([], 0.0), STATE, 15) == []

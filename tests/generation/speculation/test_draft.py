@@ -18,7 +18,7 @@ def begin(temperature: float = 0.0, seed: int = 1) -> sampling.State:
 
 
 def model(session: FakeSession, moved: dict[int, int | None] | None = None, context: int = 4096) -> DraftModel:
-    return DraftModel(stepper(session, context), Bridge(VOCAB, moved or {}), Costs(), draft.acceptance(), lambda: 0.02)
+    return DraftModel(stepper(session, context), Bridge(VOCAB, VOCAB, moved or {}), Costs(), draft.acceptance(), lambda: 0.02)
 
 
 def test_guesses_are_what_the_draft_would_say() -> None:

@@ -66,7 +66,7 @@ def speed(text: Sequence[int], prompt: int, clock: Clock, *, draft_errors: float
     if draft_errors is not None:
         errors = frozenset(n for n in range(len(text)) if rng.random() < draft_errors)
         line = stepper(Timed(text, clock, DRAFT, FLAT, errors))
-        draft = DraftModel(line, Bridge(VOCAB, {}), sources.costs, memory.drafts, lambda: 0.3)
+        draft = DraftModel(line, Bridge(VOCAB, VOCAB, {}), sources.costs, memory.drafts, lambda: 0.3)
     ngram = Ngram(memory.ngrams, memory.take(())) if ngrams else None
     with stepper(model) as line:
         step = Speculator(line, text[:prompt], None, chooser=Chooser(memory, ngram, draft), costs=memory.costs, tally=Tally())
