@@ -19,12 +19,16 @@ class Ngram:
 
     def __init__(self, acceptance: Acceptance, automaton: SuffixAutomaton) -> None:
         self.acceptance, self.automaton = acceptance, automaton
+        self.whole = True
+        """Whether the automaton can be used: an interrupt may fall between any two lines."""
         self._known = len(automaton.tokens)
 
     def extend(self, tokens: Sequence[int]) -> None:
         """These tokens stand behind the text now."""
+        self.whole = False
         for token in tokens[self._known :]:
             self.automaton.append(token)
+        self.whole = True
         self._known = max(0, self._known - len(tokens))
 
     def guesses(self, state: sampling.State) -> Iterator[Guess]:

@@ -65,7 +65,7 @@ class Setup:
 
     def _ngram(self, stepper: Stepper, prompt: Sequence[int]) -> Ngram:
         ngram = Ngram(self.memory.ngrams, self.memory.take(prompt))
-        stepper.on_close(lambda: self.memory.keep(ngram.automaton))
+        stepper.on_close(lambda: self.memory.keep(ngram.automaton) if ngram.whole else None)
         return ngram
 
     def _open(self, draft: Draft, stepper: Stepper) -> DraftModel:
