@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 _MEMORY = 0.98
 """What an observation is worth after each later one of its kind: the last fifty or so count."""
+_NEWS = 0.05
+"""The share of an observation in the mean."""
 _TRUST = 4.0
 """Observations that the estimate of a kind begins with."""
 
@@ -33,4 +35,4 @@ class Acceptance:
         """A guess turned out right or wrong."""
         self._right[kind] = _MEMORY * self._right[kind] + right
         self._seen[kind] = _MEMORY * self._seen[kind] + 1
-        self.mean += (1 - _MEMORY) * (right - self.mean)
+        self.mean += _NEWS * (right - self.mean)

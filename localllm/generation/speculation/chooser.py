@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from localllm.generation import sampling
 from localllm.generation.speculation.costs import LIMIT
-from localllm.generation.speculation.depth import Speed, best, draw, likely
+from localllm.generation.speculation.depth import Speed, best, draw, likely, promises
 from localllm.generation.speculation.draft import DraftModel
 from localllm.generation.speculation.memory import Memory
 from localllm.generation.speculation.ngram import Ngram
@@ -58,10 +58,15 @@ class Chooser:
 
     def _ask(self, draft: DraftModel, state: sampling.State, room: int, rate: float, worth: float) -> None:
         venture, costs = self._memory.venture, self._memory.costs
-        if venture.wanted(draft.lag() / costs.seconds(1)):
+        for whole in (True, False):
+            lag = draft.lag(whole=whole)
             # What the draft lacks is paid for all the steps that follow, and by this one in part.
-            self._paid = draw(draft, state, costs, rate, room, worth, draft.lag() / venture.run)
-            self._invested = draft.caught_up / costs.seconds(1) if self._paid else None
+            share = lag / venture.run
+            if venture.wanted(lag / costs.seconds(1)) and promises(draft, (), costs, rate, room, worth, share):
+                draft.hold(whole=whole)
+                self._paid = draw(draft, state, costs, rate, room, worth, share)
+                self._invested = draft.caught_up / costs.seconds(1) if self._paid else None
+                return
 
 
 def _shares(guesses: Sequence[Guess], source: Ngram | DraftModel | None) -> list[float]:

@@ -70,7 +70,7 @@ def draw(source: Source, state: sampling.State, costs: Costs, rate: float, room:
     guesses: list[Guess] = []
     shares: list[float] = []
     ask = source.guesses(state)
-    while len(guesses) < room and _promises(source, shares, costs, rate, room, least, lag):
+    while len(guesses) < room and promises(source, shares, costs, rate, room, least, lag):
         guess = next(ask, None)
         if guess is None:
             break
@@ -80,7 +80,7 @@ def draw(source: Source, state: sampling.State, costs: Costs, rate: float, room:
     return guesses
 
 
-def _promises(source: Source, shares: Sequence[float], costs: Costs, rate: float, room: int, least: float, lag: float) -> bool:
+def promises(source: Source, shares: Sequence[float], costs: Costs, rate: float, room: int, least: float, lag: float) -> bool:
     """Whether more guesses, right as often as they are on average, are expected to be worth more than ``least``."""
     chance = expected = 1.0
     for share in shares:

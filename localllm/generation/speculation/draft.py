@@ -23,6 +23,8 @@ _LOOKED_AT = 32
 """Of a row's tokens, where not all are wanted: enough to see how sure the draft is."""
 _FAR = 80.0
 """A distance of logits whose exponential float32 still holds."""
+_WINDOW = 32
+"""Tokens of the end of the text that a draft is tried with where the whole would take too long."""
 _USUAL = 2
 """Tokens that the line lacks where all guesses were right: the last one, which it was not fed, and the one that the model chose."""
 
@@ -37,21 +39,29 @@ class DraftModel:
         self.acceptance = acceptance
         self._line, self._bridge, self._costs, self._unknown = line, bridge, costs, unknown
         self._caught_up = 0.0
+        self._start = 0
         self._text: list[int] = []
         self._fed: list[int] = []
 
     def extend(self, tokens: Sequence[int]) -> None:
         """These tokens stand behind the text now; the line keeps of its guesses what came true."""
-        right = min(len(self._text), len(self._fed))
+        right, start = min(len(self._text), self._start + len(self._fed)), self._start
         self._text += self._bridge.to_draft(tokens)
-        while right < min(len(self._fed), len(self._text)) and self._fed[right] == self._text[right]:
+        while right < min(start + len(self._fed), len(self._text)) and self._fed[right - start] == self._text[right]:
             right += 1
         self._cut(min(right, len(self._text) - 1))  # the logits after the last token are wanted, so it is fed in any case
+
+    def hold(self, *, whole: bool) -> None:
+        """Have the line begin with the text, or where it lacks much near its end: a draft knows less so, but soon shows its worth."""
+        start = 0 if whole else self._start if self._behind <= _WINDOW else len(self._text) - _WINDOW
+        if start != self._start:
+            self._cut(self._start)
+            self._start = start
 
     def guesses(self, state: sampling.State) -> Iterator[Guess]:
         """What the draft would say; ends where its context is full, and at a token that the other model does not have."""
         self._caught_up = 0.0
-        pending: Sequence[int] = self._text[self._line.length :]
+        pending: Sequence[int] = self._text[self._start + self._line.length :]
         while self._line.room >= len(pending):
             row = self._feed(pending, state.likeliest)
             token, state = sampling.step(state, row)
@@ -62,9 +72,10 @@ class DraftModel:
         """Passes over one token each, but that the first is over what the line usually lacks; ``lag`` is the rest."""
         return (n - 1) * self._pass(1) + self._pass(1 if known else min(_USUAL, self._behind))
 
-    def lag(self) -> float:
-        """Expected seconds for what the line lacks beyond what is usual between two steps."""
-        return self._pass(self._behind) - self._pass(min(_USUAL, self._behind))
+    def lag(self, *, whole: bool) -> float:
+        """Expected seconds, beyond what is usual between two steps, for what the line lacks of the text, or of its end if that is less."""
+        lacking = len(self._text) if whole and self._start else self._behind
+        return max(0.0, self._pass(lacking if whole else min(lacking, _WINDOW)) - self._pass(_USUAL))
 
     @property
     def caught_up(self) -> float:
@@ -73,14 +84,14 @@ class DraftModel:
 
     @property
     def _behind(self) -> int:
-        return max(1, len(self._text) - self._line.length)
+        return max(1, len(self._text) - self._start - self._line.length)
 
     def _pass(self, tokens: int) -> float:
         return self._costs.seconds(tokens, self._unknown())
 
-    def _cut(self, length: int) -> None:
-        if length < self._line.length:
-            self._line.truncate(length)
+    def _cut(self, place: int) -> None:
+        if place - self._start < self._line.length:
+            self._line.truncate(max(0, place - self._start))
         del self._fed[self._line.length :]
 
     def _feed(self, tokens: Sequence[int], likeliest: int) -> sampling.Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _MEMORY = 15 / 16
 """What a step is worth in the running gain after each later one."""
-_HOPE = 0.2
+_HOPE = 0.1
 """The gain of a step that is expected at the beginning, in tokens of plain decoding."""
 _TRY = 0.05
 """The same after a pause: a step or two must show that it has changed."""

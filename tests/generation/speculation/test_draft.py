@@ -85,11 +85,11 @@ def test_what_is_lacking_costs() -> None:
     session = FakeSession()
     guesser = model(session)
     guesser.extend([1] * 40)
-    assert guesser.lag() > 0.02
+    assert guesser.lag(whole=True) > guesser.lag(whole=False) > 0.02
     next(guesser.guesses(begin()))
     assert guesser.caught_up >= 0
     guesser.extend([1])
-    assert guesser.lag() == 0
+    assert guesser.lag(whole=True) == 0
     assert guesser.seconds(3, known=1) <= guesser.seconds(3)
 
 
@@ -101,3 +101,23 @@ def test_sure_guesses_are_of_a_better_kind() -> None:
         guesser.extend([1])
         kinds.append(next(guesser.guesses(begin())).kind)
     assert kinds == sorted(set(kinds))
+
+
+def test_a_draft_is_tried_with_the_end_of_the_text_and_gets_the_whole_later() -> None:
+    session = FakeSession()
+    guesser = model(session)
+    text = list(range(100))
+    guesser.extend(text)
+    guesser.hold(whole=False)
+    made = [guess.token for guess in islice(guesser.guesses(begin()), 3)]
+    held = session.lines[0].tokens
+    assert held == [*text[68:], *made[:2]]
+    guesser.extend([*made[:2], 7])
+    assert held == [*text[68:], *made[:2]]
+    guesser.hold(whole=False)
+    next(guesser.guesses(begin()))
+    assert held == [*text[68:], *made[:2], 7]
+    guesser.hold(whole=True)
+    assert guesser.lag(whole=True) > 0
+    next(guesser.guesses(begin()))
+    assert held == [*text, *made[:2], 7]
