@@ -190,6 +190,8 @@ class Backend(Protocol):
     """A way to run Programs."""
 
     name: str
+    exact: bool
+    """Whether the logits of a token are the same bits whatever they are computed with."""
 
     def available(self) -> str | None:
         """None, or why this backend can't run on this machine."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack
@@ -23,6 +25,9 @@ from localllm.generation.full import policy
 from localllm.generation.past import Past
 from localllm.generation.prefix import PrefixCache
 from localllm.generation.results import Result
+from localllm.generation.speculation import setup as speculation
+from localllm.generation.speculation import vocabularies
+from localllm.generation.speculation.memory import Memory, place
 from localllm.generation.stepper import GiveBack, Stepper
 from localllm.generation.stream import Job, Stream
 from localllm.generation.vocabulary import control_texts, leading
@@ -50,6 +55,7 @@ class LoadKeywords(TypedDict, total=False):
     cache_disk: int | None
     cache_type_k: str | None
     cache_type_v: str | None
+    draft: str | os.PathLike[str] | None
 
 
 class Keywords(LoadKeywords, generation.GenerationKeywords, total=False):
@@ -70,6 +76,7 @@ class LoadOptions:
     cache_disk: int | None = None
     cache_type_k: str | None = None
     cache_type_v: str | None = None
+    draft: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         generation.whole("threads", self.threads, 1, optional=True)
@@ -99,6 +106,7 @@ def load(
     cache_disk: int | None = None,
     cache_type_k: str | None = None,
     cache_type_v: str | None = None,
+    draft: str | os.PathLike[str] | None = None,
     **misspelled: Never,
 ) -> Model:
     """Load a model from a GGUF file or by its name in the catalogue, fetching it where needed; a context manager.
@@ -111,8 +119,10 @@ def load(
     ``cache_ram``: MiB that lines of earlier prompts may take, so that a prompt that begins as one of them continues it; None is a
     quarter of the free memory, 0 none. ``cache_disk``: the same on disk, for later processes, of lines that took long; None is a tenth
     of the free disk, at most 8 GB, 0 none.
+    ``draft``: a smaller model with the same vocabulary, by path or name, that guesses ahead; it changes the speed and nothing else.
 
-    Raises FileError and its kinds for the file, UnsupportedError for what the backend can't do, OutOfMemoryError, BackendError.
+    Raises FileError and its kinds for the file, UnsupportedError for what the backend can't do, OutOfMemoryError, BackendError, OptionError
+    for a draft that can't guess for this model.
     """
     generation.refuse_unknown(misspelled, LOAD_NAMES)
     chosen = LoadOptions(
@@ -126,6 +136,7 @@ def load(
         cache_disk=cache_disk,
         cache_type_k=cache_type_k,
         cache_type_v=cache_type_v,
+        draft=draft,
     )
     return _load(name_or_path, chosen)
 
@@ -144,6 +155,7 @@ class Model:
 
     ``metadata``: the file's. ``program``: what it computes. ``backend``: the name of what computes it. ``context``: the tokens that a
     line may have. ``cache``: lines of earlier prompts, which new ones continue where they can; None where that is off.
+    ``speculation``: how it guesses ahead.
     """
 
     def __init__(
@@ -156,10 +168,13 @@ class Model:
         backend: str,
         context: int,
         batch: int,
+        speculation: speculation.Setup,
         cache: PrefixCache | None = None,
     ) -> None:
         self.program, self.metadata, self.backend, self.context = program, metadata, backend, context
         self._session, self._tokenizer, self._batch = session, tokenizer, batch
+        self.speculation = speculation
+        self._draft: Model | None = None
         self._lines: weakref.WeakSet[Stepper] = weakref.WeakSet()
         self.cache = cache
         self._open = True
@@ -229,6 +244,9 @@ class Model:
         finally:  # an interrupt ends what is still being written
             self._session.close()
             self._tokenizer.wait()
+            self.speculation.memory.save()
+            if self._draft:
+                self._draft.close()
 
     def __enter__(self) -> Self:
         return self
@@ -241,6 +259,7 @@ class Model:
             return prompts.encode(text, options, self.tokenizer, lambda: self.template, self._controls)
 
         ids = encode(prompt)
+        provider, guessed = self.speculation.provider(options, self.tokenizer.eog)
         return Stream(
             Job(
                 line=self._continued,
@@ -250,9 +269,18 @@ class Model:
                 ends=self.tokenizer.eog,
                 context=self.context,
                 progress=progress,
+                provider=provider,
+                speculation=guessed,
                 shorten=policy(options.on_full, options.keep, prompt, ids, self.context, encode, lambda: leading(self.tokenizer)),
             )
         )
+
+    def _guessed_by(self, draft: Model) -> None:
+        """Have a smaller model guess ahead, which belongs to this one from now on."""
+        self._draft = draft
+        bridge = vocabularies.bridge(self.tokenizer.vocab, draft.tokenizer.vocab, self.program.vocab, draft.program.vocab)
+        share, whole = (sum(map(prod, model.program.shapes.values())) for model in (draft, self))
+        self.speculation.draft = speculation.Draft(draft.line, bridge, draft.speculation.memory, share / whole)
 
     def _continued(self, prompt: Sequence[int]) -> Stepper:
         """A line that holds as much of a prompt as there is of it; the cache gets it back."""
@@ -291,7 +319,32 @@ def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:
         session = backend.compile(program, weights, options, chosen.progress)
     context = chosen.ctx or program.context
     cache = caching.make(session, backend.name, None if key is None else key.get(), ram=chosen.cache_ram, disk=chosen.cache_disk)
-    return Model(session, program, file.metadata, tokenizer, backend=backend.name, context=context, batch=chosen.batch, cache=cache)
+    guessing = speculation.Setup(Memory(place(backend.name, session.threads, file.tensors)), exact=backend.exact)
+    model = Model(
+        session,
+        program,
+        file.metadata,
+        tokenizer,
+        backend=backend.name,
+        context=context,
+        batch=chosen.batch,
+        speculation=guessing,
+        cache=cache,
+    )
+    if chosen.draft is not None:
+        with _closed_by_an_error(model):
+            # Its lines begin anew with each answer.
+            model._guessed_by(_load(chosen.draft, replace(chosen, draft=None, cache_ram=0, cache_disk=0)))
+    return model
+
+
+@contextmanager
+def _closed_by_an_error(model: Model) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        model.close()
+        raise
 
 
 def _require_support(backend: Backend, program: Program, source: TensorSource, path: Path) -> None:

@@ -37,7 +37,7 @@ def test_the_names() -> None:
 
 def test_the_signatures() -> None:
     load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, cache_ram=None, "
-    load += "cache_disk=None, cache_type_k=None, cache_type_v=None, **misspelled)"
+    load += "cache_disk=None, cache_type_k=None, cache_type_v=None, draft=None, **misspelled)"
     assert parameters(localllm.load) == load
     assert parameters(localllm.generate) == "(name_or_path, prompt, **options)"
     model = localllm.Model
@@ -64,6 +64,7 @@ def test_the_options_and_their_defaults() -> None:
         "cache_disk": None,
         "cache_type_k": None,
         "cache_type_v": None,
+        "draft": None,
     }
     assert {field.name: field.default for field in fields(GenerationOptions)} == {
         "max_tokens": None,
@@ -82,6 +83,7 @@ def test_the_options_and_their_defaults() -> None:
         "keep": 0,
         "raw": False,
         "parse_special": False,
+        "spec": "auto",
     }
 
 
@@ -95,9 +97,10 @@ def test_the_keywords_for_type_checkers_are_the_fields() -> None:
 
 def test_the_fields_of_what_comes_back() -> None:
     assert [field.name for field in fields(Event)] == ["text", "token", "result"]
-    names = ["text", "tokens", "finish_reason", "usage", "timings", "seed", "stop", "dropped_tokens", "dropped_turns"]
+    names = ["text", "tokens", "finish_reason", "usage", "timings", "seed", "stop", "dropped_tokens", "dropped_turns", "speculation"]
     assert [field.name for field in fields(Result)] == names
     assert [field.name for field in fields(Usage)] == ["prompt_tokens", "completion_tokens", "cached_tokens", "cache"]
+    assert [field.name for field in fields(Usage)] == ["prompt_tokens", "completion_tokens"]
     assert [field.name for field in fields(Timings)] == ["prompt_seconds", "completion_seconds", "prompt_tokens", "completion_tokens"]
 
 

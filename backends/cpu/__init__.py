@@ -20,6 +20,7 @@ class CpuBackend:
     """Compiled kernels and packed weights."""
 
     name = "cpu"
+    exact = True
 
     def available(self) -> str | None:
         """None, or why kernels can't be compiled here."""

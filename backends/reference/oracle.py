@@ -17,6 +17,7 @@ class ReferenceBackend:
     """NumPy on one machine, for every format that ``localllm.quant`` knows. Options.threads has no effect here."""
 
     name = "reference"
+    exact = False
 
     def available(self) -> str | None:
         """NumPy runs everywhere."""

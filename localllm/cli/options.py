@@ -14,8 +14,8 @@ Command = Callable[..., Any]
 
 
 def model_options(command: Command) -> Command:
-    """How a model is loaded: --backend, --threads, --ctx, --cache-type-k, --cache-type-v, --force. They arrive together as ``load``, keywords
-    of localllm.load."""
+    """How a model is loaded: --backend, --threads, --ctx, --cache-type-k, --cache-type-v, --force. They arrive together as ``load``,
+    keywords of localllm.load."""
 
     @click.option("-t", "--threads", type=int, metavar="N", help="Threads; one per physical core if not given.")
     @click.option("-c", "--ctx", type=int, metavar="N", help="Tokens that the context holds; what the model was trained for if not given.")
@@ -80,6 +80,17 @@ def sampling_options(command: Command) -> Command:
             click.option("--seed", type=int, metavar="N", help="The same seed gives the same answer."),
             click.option("--stop", multiple=True, callback=_none_if_empty, metavar="TEXT", help="End before TEXT; can be repeated."),
         )
+    ):
+        command = option(command)
+    return command
+
+
+def speculation_options(command: Command) -> Command:
+    """Guessing ahead: --spec, an option of ``Model.generate``, and --draft, one of localllm.load."""
+    where = "Where guesses of several tokens at once come from: auto, off, ngram (the text itself) or draft. They change the speed alone."
+    for option in (
+        click.option("--spec", metavar="HOW", help=where),
+        click.option("--draft", metavar="MODEL", help="A smaller model with the same vocabulary that guesses ahead."),
     ):
         command = option(command)
     return command

@@ -11,13 +11,13 @@ from localllm.chat import terminal
 from localllm.chat.loop import dropped
 from localllm.cli.inputs import read_text, waiting_text, without_last_newline
 from localllm.cli.models import locate
-from localllm.cli.options import cache_options, context_options, model_options, sampling_options
+from localllm.cli.options import cache_options, context_options, model_options, sampling_options, speculation_options
 from localllm.cli.progress import Progress
 from localllm.errors import ModelNotFoundError, OptionError, TemplateError
 
 if TYPE_CHECKING:
     from localllm.api import Model
-    from localllm.generation.results import Result
+    from localllm.generation.results import Result, Speculation
     from localllm.generation.stream import Stream
 
 INTERRUPTED = 130
@@ -34,11 +34,19 @@ _HOW = f'a prompt comes after the model: localllm run {store.DEFAULT} "Why is th
 @click.option("--parse-special", is_flag=True, default=None, help="With --raw: names of control tokens in the prompt are these tokens.")
 @sampling_options
 @context_options
+@speculation_options
 @model_options
 @cache_options
 @click.option("--stats", is_flag=True, help="Afterwards, counts and speeds on stderr.")
 def command(
-    words: tuple[str, ...], file: str | None, system: str | None, stats: bool, load: dict[str, Any], raw: bool | None, **given: Any
+    words: tuple[str, ...],
+    file: str | None,
+    system: str | None,
+    stats: bool,
+    load: dict[str, Any],
+    draft: str | None,
+    raw: bool | None,
+    **given: Any,
 ) -> int:
     """Answer PROMPT with MODEL and stream the answer to standard output.
 
@@ -52,6 +60,8 @@ def command(
     name = words[0] if words else store.DEFAULT
     _check_name(name)
     prompt = _prompt(words[1:], file)
+    if draft is not None:
+        load["draft"] = draft
     with Progress() as progress, _load(name, progress, load) as model:
         if prompt is not None:
             return answer(model.stream(_input(prompt, system), progress=progress, **options), stats, progress)
@@ -80,6 +90,8 @@ def _check_name(name: str) -> None:
 def _load(name: str, progress: Progress, load: dict[str, Any]) -> Model:
     import localllm
 
+    if "draft" in load:
+        load["draft"] = locate(load["draft"], progress)
     return localllm.load(locate(name, progress), progress=progress, **load)
 
 
@@ -140,4 +152,11 @@ def _show_stats(result: Result) -> None:
         click.echo(f"reused: {usage.cached_tokens} tokens of the prompt, from {usage.cache}", err=True)
     elif usage.cache:
         click.echo(f"reused: nothing of the prompt: {usage.cache}", err=True)
+    if result.speculation is not None and result.speculation.drafted:
+        click.echo(_guessed(result.speculation), err=True)
     click.echo(f"ended by: {result.finish_reason}; seed: {result.seed}", err=True)
+
+
+def _guessed(found: Speculation) -> str:
+    share = f"{found.accepted} of {found.drafted} tokens right ({found.accepted / found.drafted:.0%})"
+    return f"guessed ahead: {share}; without, about {found.plain_per_second:.1f} tokens/s"

@@ -11,6 +11,9 @@ from typing import Any, TypedDict
 from localllm.errors import OptionError
 from localllm.generation.full import POLICIES
 
+SPEC = ("auto", "off", "ngram", "draft")
+"""Where guesses come from."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationOptions:
@@ -28,6 +31,8 @@ class GenerationOptions:
     ``ignore_eos``: never sample a token that ends generation.
     ``raw``: a string is continued as it is; otherwise it is a user's message in the model's chat template.
     ``parse_special``: in a raw prompt, texts of control tokens become those tokens.
+    ``spec``: where guesses of several tokens at once come from, which change the speed and nothing else: "ngram", the text so far;
+    "draft", the model that was loaded for it; "auto", whichever there are; "off".
     """
 
     max_tokens: int | None = None
@@ -46,13 +51,14 @@ class GenerationOptions:
     keep: int = 0
     raw: bool = False
     parse_special: bool = False
+    spec: str = "auto"
 
     def __post_init__(self) -> None:
         whole("max_tokens", self.max_tokens, 1, optional=True)
         whole("top_k", self.top_k, 0)
         whole("repeat_last_n", self.repeat_last_n, -1)
         whole("keep", self.keep, -1)
-        one_of("on_full", self.on_full, POLICIES)
+        choice("on_full", self.on_full, POLICIES)
         whole("seed", self.seed, 0, 2**64 - 1, optional=True)
         _real("temperature", self.temperature, 0)
         _real("top_p", self.top_p, 0, 1)
@@ -62,6 +68,7 @@ class GenerationOptions:
         _real("frequency_penalty", self.frequency_penalty)
         for name in ("ignore_eos", "raw", "parse_special"):
             switch(name, getattr(self, name))
+        choice("spec", self.spec, SPEC)
         object.__setattr__(self, "stop", _strings(self.stop))
 
     @property
@@ -89,6 +96,7 @@ class GenerationKeywords(TypedDict, total=False):
     keep: int
     raw: bool
     parse_special: bool
+    spec: str
 
 
 NAMES = tuple(field.name for field in fields(GenerationOptions))
@@ -155,7 +163,7 @@ def switch(name: str, value: Any) -> None:
         raise OptionError(f"option {name!r} is {value!r}; expected True or False")
 
 
-def one_of(name: str, value: Any, known: Sequence[str]) -> None:
+def choice(name: str, value: Any, known: Sequence[str]) -> None:
     """Raises OptionError where the value is none of those known."""
     if value not in known:
         raise OptionError(f"option {name!r} is {value!r}; expected one of {', '.join(known)}")

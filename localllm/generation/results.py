@@ -54,12 +54,23 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
+class Speculation:
+    """What guessing ahead did: ``drafted`` tokens were guessed and verified, ``accepted`` of them were right. ``plain_per_second``: the
+    estimated speed without, in tokens a second after the first one; 0 where nothing was measured."""
+
+    drafted: int
+    accepted: int
+    plain_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """An answer. ``str(result)`` is its text.
 
     ``tokens``: every id that was sampled, the one that ended generation and those of a stop string included.
     ``stop``: the stop string that was found, else None. ``seed``: the one that was used; with it the answer can be made again.
     ``dropped_tokens``: of the prompt and the answer, so that the rest fitted into the context; ``dropped_turns``: whole turns among them.
+    ``speculation``: what guessing ahead did; None where it is off.
     """
 
     text: str
@@ -71,6 +82,7 @@ class Result:
     stop: str | None = None
     dropped_tokens: int = 0
     dropped_turns: int = 0
+    speculation: Speculation | None = None
 
     @property
     def truncated(self) -> bool:

@@ -39,6 +39,7 @@ class Stepper:
         self._tokens = list(self.past.tokens)
         self._timed, self._seconds = 0, 0.0
         self._open = True
+        self._closing: list[Callable[[], None]] = []
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -49,6 +50,19 @@ class Stepper:
     def length(self) -> int:
         """Tokens in the line."""
         return self._line.length
+
+    @property
+    def room(self) -> int:
+        """Tokens that can be fed in one pass."""
+        return min(self._batch, self._context - self._line.length)
+
+    def truncate(self, n: int) -> int:
+        """Forget what is beyond the first n tokens; the length reached, which may be less: then the tokens between have to be fed again."""
+        return self._line.truncate(n)
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """Have something closed with the line."""
+        self._closing.append(close)
 
     def feed(self, tokens: Sequence[int], *, last: int = 1, progress: Progress | None = None) -> Float:
         """Append tokens; the logits after each of the ``last`` ones: (last, V) float32, the caller's own.
@@ -91,6 +105,8 @@ class Stepper:
         if not self._open:
             return
         self._open = False
+        for close in self._closing:
+            close()
         if self._give_back is None:
             self._line.close()
         else:

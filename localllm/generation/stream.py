@@ -15,7 +15,7 @@ from localllm.errors import ContextFullError, OptionError
 from localllm.generation import sampling
 from localllm.generation.full import Cut, Shorten
 from localllm.generation.options import GenerationOptions
-from localllm.generation.results import Event, Finish, Result, Timings, Usage
+from localllm.generation.results import Event, Finish, Result, Speculation, Timings, Usage
 from localllm.generation.stepper import Step, Stepper, plain
 from localllm.generation.stops import StopScanner
 from localllm.generation.vocabulary import Decoder
@@ -27,7 +27,7 @@ Provider = Callable[[Stepper, Sequence[int], Progress | None], Step]
 class Job:
     """What an answer is made from. ``line``: gives a line that holds some beginning of a prompt, or none of it; ``ends``: ids that end
     the answer; ``context``: tokens that both may have together; ``provider``: makes the tokens, ``plain`` or one that guesses ahead;
-    ``shorten``: what to do where they have more."""
+    ``speculation``: tells what that did; ``shorten``: what to do where both have too many tokens."""
 
     line: Callable[[Sequence[int]], Stepper]
     prompt: Sequence[int]
@@ -37,6 +37,7 @@ class Job:
     context: int
     progress: Progress | None = None
     provider: Provider = plain
+    speculation: Callable[[], Speculation | None] = lambda: None
     completion: int = 0
     shorten: Shorten | None = None
 
@@ -51,7 +52,7 @@ class Stream(Iterator[Event]):
         if not job.prompt:
             raise OptionError("the prompt is empty; expected at least one token to continue")
         seed = int.from_bytes(os.urandom(4), "little") if job.options.seed is None else job.options.seed
-        self._answer = _Answer(job.prompt, seed)
+        self._answer = _Answer(job.prompt, seed, job.speculation)
         if len(job.prompt) >= job.context:
             self._answer.make_room(job)
         # The generator does not know this object: a cycle would keep the line until the garbage collector runs.
@@ -89,6 +90,7 @@ class _Answer:
     base: Sequence[int]
     """What the answer continues: the prompt; after something was dropped, what is left of prompt and answer."""
     seed: int
+    speculation: Callable[[], Speculation | None]
     begins: int = 0
     """Tokens of the answer that are in the base."""
     dropped_tokens: int = 0
@@ -162,15 +164,16 @@ class _Answer:
         timings = Timings(self.prompt_seconds, self.completion_seconds, self.computed, n)
         usage = Usage(self.prompt_tokens, n, self.cached, self.cache)
         return Result(
-            "".join(self.texts),
-            tuple(self.tokens),
-            self.finish or "interrupted",
-            usage,
-            timings,
-            self.seed,
-            self.stop,
-            self.dropped_tokens,
-            self.dropped_turns,
+            text="".join(self.texts),
+            tokens=tuple(self.tokens),
+            finish_reason=self.finish or "interrupted",
+            usage=usage,
+            timings=timings,
+            seed=self.seed,
+            stop=self.stop,
+            dropped_tokens=self.dropped_tokens,
+            dropped_turns=self.dropped_turns,
+            speculation=self.speculation(),
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from localllm.cli import main
-from localllm.generation.results import Event, Result, Timings, Usage
+from localllm.generation.results import Event, Result, Speculation, Timings, Usage
 
 
 @dataclass
@@ -22,6 +22,7 @@ class FakeStream:
     finish: Literal["stop", "context", "interrupted"] = "stop"
     usage: Usage | None = None
     dropped: tuple[int, int] = (0, 0)
+    speculation: Speculation | None = None
     closed: bool = False
     said: list[str] = field(default_factory=list)
 
@@ -29,9 +30,10 @@ class FakeStream:
     def result(self) -> Result:
         n = len(self.said)
         usage, timings = self.usage or Usage(5, n), Timings(0.5, 2.0, 5, n)
-        tokens, turns = self.dropped
-        text = "".join(self.said)
-        return Result(text, tuple(range(n)), self.finish, usage, timings, seed=7, dropped_tokens=tokens, dropped_turns=turns)
+        text, tokens = "".join(self.said), tuple(range(n))
+        dropped, turns = self.dropped
+        guessed = self.speculation
+        return Result(text, tokens, self.finish, usage, timings, 7, dropped_tokens=dropped, dropped_turns=turns, speculation=guessed)
 
     def __iter__(self) -> Generator[Event, None, None]:
         for n, piece in enumerate(self.pieces):
@@ -55,13 +57,15 @@ class FakeModel:
     usage: Usage | None = None
     dropped: tuple[int, int] = (0, 0)
     template: object = "a template"
+    speculation: Speculation | None = None
     asked: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     loaded: dict[str, Any] = field(default_factory=dict)
     streams: list[FakeStream] = field(default_factory=list)
 
     def stream(self, prompt: Any, *, progress: Any = None, **options: Any) -> FakeStream:
         self.asked.append((prompt, options))
-        self.streams.append(FakeStream(self.answers[len(self.asked) - 1], self.finish, self.usage, self.dropped))
+        answer = self.answers[len(self.asked) - 1]
+        self.streams.append(FakeStream(answer, self.finish, self.usage, self.dropped, self.speculation))
         return self.streams[-1]
 
     def __enter__(self) -> FakeModel:

@@ -12,7 +12,7 @@ import pytest
 from localllm.cli import run as command
 from localllm.cli.inputs import waiting_text
 from localllm.errors import ContextFullError
-from localllm.generation.results import Usage
+from localllm.generation.results import Speculation, Usage
 from tests.cli.fakes import FakeModel, Ran
 
 Run = Callable[..., Ran]
@@ -36,6 +36,14 @@ def test_options_reach_the_model_under_their_names(run: Run, model: FakeModel, f
         )
     ]
     assert model.loaded == {"path": file, "threads": 2, "ctx": 64, "backend": "reference", "force": True}
+
+
+def test_guessing_ahead(run: Run, model: FakeModel, file: Path) -> None:
+    model.speculation = Speculation(50, 40, 10.0)
+    ran = run("run", "--spec", "draft", "--draft", file, "--stats", file, QUESTION)
+    assert model.asked[0][1] == {"spec": "draft"}
+    assert model.loaded == {"path": file, "draft": file}
+    assert "guessed ahead: 40 of 50 tokens right (80%); without, about 10.0 tokens/s\n" in ran.err
 
 
 def test_words_are_one_prompt(run: Run, model: FakeModel, file: Path) -> None:

@@ -68,6 +68,8 @@ def test_a_name_like_no_other_gets_the_list() -> None:
         ("stop", 7),
         ("raw", 1),
         ("ignore_eos", "yes"),
+        ("spec", "eagle"),
+        ("spec", None),
     ],
 )
 def test_a_value_that_an_option_cannot_have_is_refused(name: str, value: Any) -> None:
