@@ -48,7 +48,8 @@ def ask(model: localllm.Model, prompt: Path, spec: str, options: Mapping[str, An
     text = prompt.read_text(encoding="utf-8")
     raw = prompt.stem.startswith("completion")
     model.speculation.memory.forget()
-    return model.generate(text.removesuffix("\n") if raw else text, raw=raw, spec=spec, **options)
+    answer: Result = model.generate(text.removesuffix("\n") if raw else text, raw=raw, spec=spec, **options)
+    return answer
 
 
 def measure(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -212,3 +213,38 @@ def test_turns_are_dropped_from_a_conversation(path: Path, fresh: localllm.Model
         assert (found.tokens, found.usage.prompt_tokens) == (short.tokens, short.usage.prompt_tokens)
         everything = fresh.generate([system, *messages], max_tokens=1).usage.prompt_tokens
         assert found.dropped_tokens == everything - short.usage.prompt_tokens
+
+
+def test_several_answers_continue_one_beginning(path: Path, fresh: localllm.Model) -> None:
+    with localllm.load(path, backend="cpu", cache_disk=0) as model:
+        model.generate(TOKENS[:90], max_tokens=1)
+        together = model.generate(TOKENS[:100], n=3, seed=2, temperature=1, max_tokens=6)
+        for found in together:
+            assert (found.usage.cached_tokens, found.usage.cache, found.timings.prompt_tokens) == (90, "memory", 10)
+            assert found.tokens == fresh.generate(TOKENS[:100], completion=found.completion, seed=2, temperature=1, max_tokens=6).tokens
+            # Each of them has come back with its own tokens.
+            longer = [*TOKENS[:100], *found.tokens[:-1], 9, 9]
+            again = model.generate(longer, temperature=0, max_tokens=2)
+            assert again.usage.cached_tokens == 100 + len(found.tokens) - 1
+            assert again.tokens == fresh.generate(longer, temperature=0, max_tokens=2).tokens
+
+
+def test_several_answers_shift_each_for_itself(path: Path) -> None:
+    with localllm.load(path, backend="cpu", ctx=80, cache_disk=0) as model:
+        options: dict[str, Any] = {"seed": 3, "temperature": 1, "max_tokens": 60, "ignore_eos": True, "on_full": "shift"}
+        together = model.generate(TOKENS[:60], n=2, **options)
+        alone = [model.generate(TOKENS[:60], completion=n, **options) for n in range(2)]
+        assert [found.tokens for found in together] == [found.tokens for found in alone]
+        assert all(found.dropped_tokens > 0 and len(found.tokens) == 60 for found in together)
+
+
+@pytest.mark.parametrize("spec", ["off", "ngram"])
+def test_guessing_ahead_leaves_the_right_tokens_behind(path: Path, fresh: localllm.Model, spec: str) -> None:
+    prompt = (TOKENS[:12] * 9)[:100]
+    with localllm.load(path, backend="cpu", cache_disk=0) as model:
+        found = model.generate(prompt, spec=spec, temperature=0, max_tokens=40, ignore_eos=True)
+        assert found.tokens == fresh.generate(prompt, spec="off", temperature=0, max_tokens=40, ignore_eos=True).tokens
+        longer = [*prompt, *found.tokens, 9, 9]
+        with model._continued(longer) as line:
+            assert line.length >= 139
+            assert np.array_equal(line.feed(longer[line.length :]), fresh.logits(longer))

@@ -15,7 +15,7 @@ from localllm.errors import ContextFullError, OptionError
 from localllm.generation import sampling
 from localllm.generation.full import Cut, Shorten
 from localllm.generation.options import GenerationOptions
-from localllm.generation.results import Event, Finish, Result, Speculation, Timings, Usage
+from localllm.generation.results import Event, Finish, Logprob, Result, Speculation, Timings, Usage
 from localllm.generation.stepper import Step, Stepper, plain
 from localllm.generation.stops import StopScanner
 from localllm.generation.vocabulary import Decoder
@@ -27,7 +27,8 @@ Provider = Callable[[Stepper, Sequence[int], Progress | None], Step]
 class Job:
     """What an answer is made from. ``line``: gives a line that holds some beginning of a prompt, or none of it; ``ends``: ids that end
     the answer; ``context``: tokens that both may have together; ``provider``: makes the tokens, ``plain`` or one that guesses ahead;
-    ``speculation``: tells what that did; ``shorten``: what to do where both have too many tokens."""
+    ``speculation``: tells what that did; ``shorten``: what to do where both have too many tokens; ``breakers``: the sequence breakers of
+    DRY."""
 
     line: Callable[[Sequence[int]], Stepper]
     prompt: Sequence[int]
@@ -38,8 +39,8 @@ class Job:
     progress: Progress | None = None
     provider: Provider = plain
     speculation: Callable[[], Speculation | None] = lambda: None
-    completion: int = 0
     shorten: Shorten | None = None
+    breakers: sampling.Breakers | None = None
 
 
 class Stream(Iterator[Event]):
@@ -51,8 +52,11 @@ class Stream(Iterator[Event]):
     def __init__(self, job: Job) -> None:
         if not job.prompt:
             raise OptionError("the prompt is empty; expected at least one token to continue")
-        seed = int.from_bytes(os.urandom(4), "little") if job.options.seed is None else job.options.seed
-        self._answer = _Answer(job.prompt, seed, job.speculation)
+        self.options = job.options
+        """How the answer is made, as far as it was asked for."""
+        seed = drawn_seed() if job.options.seed is None else job.options.seed
+        logprobs: list[Logprob] | None = None if job.options.logprobs is None else []
+        self._answer = _Answer(job.prompt, seed, job.speculation, job.options.completion, logprobs)
         if len(job.prompt) >= job.context:
             self._answer.make_room(job)
         # The generator does not know this object: a cycle would keep the line until the garbage collector runs.
@@ -62,6 +66,11 @@ class Stream(Iterator[Event]):
     def result(self) -> Result:
         """The answer as far as it went: after an interruption too, with ``finish_reason`` "interrupted"."""
         return self._answer.result()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all tokens are known: only the last event is still to come, if any."""
+        return self._answer.finish is not None
 
     def run(self) -> Result:
         """The third layer: listen to the end, and give the result."""
@@ -91,13 +100,15 @@ class _Answer:
     """What the answer continues: the prompt; after something was dropped, what is left of prompt and answer."""
     seed: int
     speculation: Callable[[], Speculation | None]
+    completion: int = 0
+    logprobs: list[Logprob] | None = None
     begins: int = 0
     """Tokens of the answer that are in the base."""
     dropped_tokens: int = 0
     dropped_turns: int = 0
     prompt_tokens: int = 0
     finish: Finish | None = None
-    stop: str | None = None
+    stop: str | int | None = None
     tokens: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     prompt_seconds: float = 0.0
@@ -123,7 +134,7 @@ class _Answer:
         if self.tokens:
             self.completion_seconds += spent
         else:
-            self.cached, self.cache = stepper.length, stepper.past.note
+            self.cached, self.cache = len(stepper.past.tokens), stepper.past.note
             self.prompt_seconds += spent
         return stepper
 
@@ -157,7 +168,9 @@ class _Answer:
 
     def event(self, text: str, token: int | None = None) -> Event:
         self.texts.append(text)
-        return Event(text, token, self.result() if token is None else None)
+        if token is None:
+            return Event(text, None, self.result(), None, self.completion)
+        return Event(text, token, None, self.logprobs[-1] if self.logprobs else None, self.completion)
 
     def result(self) -> Result:
         n = len(self.tokens)
@@ -171,10 +184,17 @@ class _Answer:
             timings=timings,
             seed=self.seed,
             stop=self.stop,
+            completion=self.completion,
+            logprobs=None if self.logprobs is None else tuple(self.logprobs),
             dropped_tokens=self.dropped_tokens,
             dropped_turns=self.dropped_turns,
             speculation=self.speculation(),
         )
+
+
+def drawn_seed() -> int:
+    """A seed for whoever gave none."""
+    return int.from_bytes(os.urandom(4), "little")
 
 
 def _refuse(job: Job, answer: Sequence[int]) -> Cut:
@@ -189,17 +209,17 @@ def _events(job: Job, answer: _Answer) -> Generator[Event, None, None]:
     scanner = StopScanner(job.options.stops)
     with closing(_tokens(job, answer)) as tokens:
         for token in tokens:
-            text = "" if token in job.ends else scanner.push(job.decoder.push(token))
+            text = "" if token in job.ends or answer.stop is not None else scanner.push(job.decoder.push(token))
             if scanner.found is not None:
                 answer.finish = "stop"
             yield answer.event(text, token)
     rest = scanner.push(job.decoder.flush()) + scanner.flush()
-    answer.stop = scanner.found
+    answer.stop = answer.stop if scanner.found is None else scanner.found
     yield answer.event(rest)
 
 
 def _tokens(job: Job, answer: _Answer) -> Generator[int, None, None]:
-    state = sampling.begin(job.options, answer.seed, ends=tuple(job.ends), completion=job.completion).after(answer.base)
+    state = sampling.begin(job.options, answer.seed, ends=tuple(job.ends), breakers=job.breakers).after(answer.base)
     while answer.finish is None:
         with answer.line(job) as stepper, closing(_run(job, answer, stepper, state)) as tokens:
             state = yield from tokens
@@ -220,8 +240,11 @@ def _run(job: Job, answer: _Answer, stepper: Stepper, state: sampling.State) -> 
         if first:
             stepper.checkpoint()  # where another answer to the same prompt begins
         first = False
-        for token in found:
+        scores, state = state.scores, state.forgetful()
+        for n, token in enumerate(found):
             answer.tokens.append(token)
+            if answer.logprobs is not None:
+                answer.logprobs.append(scores[n])
             answer.finish = _finish(job, answer)
             yield token
             # The listener sets it too, when a stop string appears.
@@ -231,6 +254,9 @@ def _run(job: Job, answer: _Answer, stepper: Stepper, state: sampling.State) -> 
 
 
 def _finish(job: Job, answer: _Answer) -> Finish | None:
+    if answer.tokens[-1] in job.options.stop_token_ids:
+        answer.stop = answer.tokens[-1]
+        return "stop"
     if answer.tokens[-1] in job.ends and not job.options.ignore_eos:
         return "stop"
     if len(answer.tokens) == job.options.max_tokens:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pytest
 
 from localllm.cli import main
+from localllm.generation.options import GenerationOptions, make
 from localllm.generation.results import Event, Result, Speculation, Timings, Usage
 
 
@@ -25,6 +26,8 @@ class FakeStream:
     speculation: Speculation | None = None
     closed: bool = False
     said: list[str] = field(default_factory=list)
+    options: GenerationOptions = field(default_factory=GenerationOptions)
+    n: int = 1
 
     @property
     def result(self) -> Result:
@@ -34,6 +37,10 @@ class FakeStream:
         dropped, turns = self.dropped
         guessed = self.speculation
         return Result(text, tokens, self.finish, usage, timings, 7, dropped_tokens=dropped, dropped_turns=turns, speculation=guessed)
+
+    @property
+    def results(self) -> list[Result]:
+        return [replace(self.result, completion=n) for n in range(self.n)]
 
     def __iter__(self) -> Generator[Event, None, None]:
         for n, piece in enumerate(self.pieces):
@@ -61,11 +68,14 @@ class FakeModel:
     asked: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     loaded: dict[str, Any] = field(default_factory=dict)
     streams: list[FakeStream] = field(default_factory=list)
+    recommended: dict[str, Any] = field(default_factory=dict)
 
     def stream(self, prompt: Any, *, progress: Any = None, **options: Any) -> FakeStream:
         self.asked.append((prompt, options))
+        made = make({name: value for name, value in options.items() if name != "n"}, self.recommended)
         answer = self.answers[len(self.asked) - 1]
-        self.streams.append(FakeStream(answer, self.finish, self.usage, self.dropped, self.speculation))
+        stream = FakeStream(answer, self.finish, self.usage, self.dropped, self.speculation, options=made, n=options.get("n", 1))
+        self.streams.append(stream)
         return self.streams[-1]
 
     def __enter__(self) -> FakeModel:

@@ -60,3 +60,19 @@ def test_guesses_change_no_token(model: localllm.Model) -> None:
         plain, guessed = (model.generate(prompt, spec=spec, max_tokens=120, **options) for spec in ("off", "ngram"))
         assert guessed.tokens == plain.tokens, options
         assert guessed.speculation is not None
+
+
+def test_several_answers_are_what_each_is_alone(model: localllm.Model) -> None:
+    options: dict[str, Any] = {
+        "seed": 3,
+        "max_tokens": 32,
+        "xtc_probability": 0.5,
+        "dry_multiplier": 0.8,
+        "repeat_penalty": 1.1,
+        "logprobs": 2,
+    }
+    together = model.generate("Why is the sky blue?", n=3, **options)
+    for result in together:
+        alone = model.generate("Why is the sky blue?", completion=result.completion, **options)
+        assert (result.text, result.logprobs) == (alone.text, alone.logprobs)
+    assert len({result.text for result in together}) == 3
