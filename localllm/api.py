@@ -20,6 +20,7 @@ from localllm.errors import BackendError, OptionError, UnsupportedError
 from localllm.generation import caching
 from localllm.generation import options as generation
 from localllm.generation import prompt as prompts
+from localllm.generation.answer import Job
 from localllm.generation.background import Background
 from localllm.generation.batch import Streams
 from localllm.generation.full import policy
@@ -32,7 +33,7 @@ from localllm.generation.speculation import setup as speculation
 from localllm.generation.speculation import vocabularies
 from localllm.generation.speculation.memory import Memory, place
 from localllm.generation.stepper import GiveBack, Stepper, check_ids
-from localllm.generation.stream import Job, Stream
+from localllm.generation.stream import Stream
 from localllm.generation.vocabulary import control_texts, leading
 from localllm.gguf import open_gguf
 from localllm.model.program import Program

@@ -11,9 +11,10 @@ from types import TracebackType
 
 from localllm.backends.base import Progress
 from localllm.generation import sampling
+from localllm.generation.answer import Job, Provider, drawn_seed
 from localllm.generation.results import Event, Result, Timings
 from localllm.generation.stepper import Step, Stepper, feed_together, plain
-from localllm.generation.stream import Job, Provider, Stream, drawn_seed
+from localllm.generation.stream import Stream
 from localllm.generation.vocabulary import Decoder
 
 

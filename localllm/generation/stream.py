@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 
-from localllm.backends.base import Progress
-from localllm.errors import ContextFullError, OptionError
+from localllm.errors import OptionError
 from localllm.generation import sampling
-from localllm.generation.full import Cut, Shorten
-from localllm.generation.options import GenerationOptions
-from localllm.generation.results import Event, Finish, Logprob, Result, Speculation, Timings, Usage
-from localllm.generation.stepper import Step, Stepper, plain
+from localllm.generation.answer import Answer, Job, drawn_seed
+from localllm.generation.results import Event, Logprob, Result
+from localllm.generation.stepper import Stepper
 from localllm.generation.stops import StopScanner
-from localllm.generation.vocabulary import Decoder
-
-Provider = Callable[[Stepper, Sequence[int], Progress | None], Step]
-
-
-@dataclass(slots=True, kw_only=True)
-class Job:
-    """What an answer is made from. ``line``: gives a line that holds some beginning of a prompt, or none of it; ``ends``: ids that end
-    the answer; ``context``: tokens that both may have together; ``provider``: makes the tokens, ``plain`` or one that guesses ahead;
-    ``speculation``: tells what that did; ``shorten``: what to do where both have too many tokens; ``breakers``: the sequence breakers of
-    DRY."""
-
-    line: Callable[[Sequence[int]], Stepper]
-    prompt: Sequence[int]
-    options: GenerationOptions
-    decoder: Decoder
-    ends: Collection[int]
-    context: int
-    progress: Progress | None = None
-    provider: Provider = plain
-    speculation: Callable[[], Speculation | None] = lambda: None
-    shorten: Shorten | None = None
-    breakers: sampling.Breakers | None = None
 
 
 class Stream(Iterator[Event]):
@@ -56,7 +27,7 @@ class Stream(Iterator[Event]):
         """How the answer is made, as far as it was asked for."""
         seed = drawn_seed() if job.options.seed is None else job.options.seed
         logprobs: list[Logprob] | None = None if job.options.logprobs is None else []
-        self._answer = _Answer(job.prompt, seed, job.speculation, job.options.completion, logprobs)
+        self._answer = Answer(job.prompt, seed, job.speculation, job.options.completion, logprobs)
         if len(job.prompt) >= job.context:
             self._answer.make_room(job)
         # The generator does not know this object: a cycle would keep the line until the garbage collector runs.
@@ -92,120 +63,7 @@ class Stream(Iterator[Event]):
         self.close()
 
 
-@dataclass(slots=True)
-class _Answer:
-    """What is known of an answer so far."""
-
-    base: Sequence[int]
-    """What the answer continues: the prompt; after something was dropped, what is left of prompt and answer."""
-    seed: int
-    speculation: Callable[[], Speculation | None]
-    completion: int = 0
-    logprobs: list[Logprob] | None = None
-    begins: int = 0
-    """Tokens of the answer that are in the base."""
-    dropped_tokens: int = 0
-    dropped_turns: int = 0
-    prompt_tokens: int = 0
-    finish: Finish | None = None
-    stop: str | int | None = None
-    tokens: list[int] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    prompt_seconds: float = 0.0
-    completion_seconds: float = 0.0
-    cached: int = 0
-    cache: str = ""
-    computed: int = 0
-    """Tokens of the prompt that were computed."""
-
-    def __post_init__(self) -> None:
-        self.prompt_tokens = len(self.base)
-
-    @property
-    def length(self) -> int:
-        """Tokens that the context holds, or would hold with the last one."""
-        return len(self.base) + len(self.tokens) - self.begins
-
-    def line(self, job: Job) -> Stepper:
-        """A line for what is to be continued."""
-        start = time.perf_counter()
-        stepper = job.line(self.base)
-        spent = time.perf_counter() - start
-        if self.tokens:
-            self.completion_seconds += spent
-        else:
-            self.cached, self.cache = len(stepper.past.tokens), stepper.past.note
-            self.prompt_seconds += spent
-        return stepper
-
-    def make_room(self, job: Job) -> None:
-        """Drop what the options say; where that is nothing, an answer that has begun ends, and one that has not is an error."""
-        if job.options.on_full == "stop" or (self.tokens and job.shorten is None):
-            self.finish = "context"
-            return
-        try:
-            cut = (job.shorten or partial(_refuse, job))(self.tokens)
-        except ContextFullError:
-            if not self.tokens:
-                raise
-            self.finish = "context"
-            return
-        self.base, self.begins = cut.tokens, len(self.tokens)
-        self.dropped_tokens, self.dropped_turns = cut.dropped_tokens, cut.dropped_turns
-        if not self.tokens:
-            self.prompt_tokens = len(cut.tokens)
-
-    def timed(self, step: Step, state: sampling.State) -> tuple[Sequence[int], sampling.State]:
-        start = time.perf_counter()
-        try:
-            return step(state)
-        finally:
-            spent = time.perf_counter() - start
-            if self.tokens:
-                self.completion_seconds += spent
-            else:
-                self.prompt_seconds += spent
-
-    def event(self, text: str, token: int | None = None) -> Event:
-        self.texts.append(text)
-        if token is None:
-            return Event(text, None, self.result(), None, self.completion)
-        return Event(text, token, None, self.logprobs[-1] if self.logprobs else None, self.completion)
-
-    def result(self) -> Result:
-        n = len(self.tokens)
-        timings = Timings(self.prompt_seconds, self.completion_seconds, self.computed, n)
-        usage = Usage(self.prompt_tokens, n, self.cached, self.cache)
-        return Result(
-            text="".join(self.texts),
-            tokens=tuple(self.tokens),
-            finish_reason=self.finish or "interrupted",
-            usage=usage,
-            timings=timings,
-            seed=self.seed,
-            stop=self.stop,
-            completion=self.completion,
-            logprobs=None if self.logprobs is None else tuple(self.logprobs),
-            dropped_tokens=self.dropped_tokens,
-            dropped_turns=self.dropped_turns,
-            speculation=self.speculation(),
-        )
-
-
-def drawn_seed() -> int:
-    """A seed for whoever gave none."""
-    return int.from_bytes(os.urandom(4), "little")
-
-
-def _refuse(job: Job, answer: Sequence[int]) -> Cut:
-    prompt, context = len(job.prompt), job.context
-    raise ContextFullError(
-        f"the prompt has {prompt} tokens and leaves no room for an answer in the context of {context}: {prompt - context + 1} too many; "
-        "shorten it, load the model with a larger ctx, or choose what is dropped (on_full, --on-full)"
-    )
-
-
-def _events(job: Job, answer: _Answer) -> Generator[Event, None, None]:
+def _events(job: Job, answer: Answer) -> Generator[Event, None, None]:
     scanner = StopScanner(job.options.stops)
     with closing(_tokens(job, answer)) as tokens:
         for token in tokens:
@@ -218,7 +76,7 @@ def _events(job: Job, answer: _Answer) -> Generator[Event, None, None]:
     yield answer.event(rest)
 
 
-def _tokens(job: Job, answer: _Answer) -> Generator[int, None, None]:
+def _tokens(job: Job, answer: Answer) -> Generator[int, None, None]:
     state = sampling.begin(job.options, answer.seed, ends=tuple(job.ends), breakers=job.breakers).after(answer.base)
     while answer.finish is None:
         with answer.line(job) as stepper, closing(_run(job, answer, stepper, state)) as tokens:
@@ -227,7 +85,7 @@ def _tokens(job: Job, answer: _Answer) -> Generator[int, None, None]:
             answer.make_room(job)
 
 
-def _run(job: Job, answer: _Answer, stepper: Stepper, state: sampling.State) -> Generator[int, None, sampling.State]:
+def _run(job: Job, answer: Answer, stepper: Stepper, state: sampling.State) -> Generator[int, None, sampling.State]:
     """Tokens until the answer ends or the context is full; the state behind them."""
     step = job.provider(stepper, answer.base, job.progress)
     first = True
@@ -245,20 +103,9 @@ def _run(job: Job, answer: _Answer, stepper: Stepper, state: sampling.State) -> 
             answer.tokens.append(token)
             if answer.logprobs is not None:
                 answer.logprobs.append(scores[n])
-            answer.finish = _finish(job, answer)
+            answer.finish = answer.ended(job)
             yield token
             # The listener sets it too, when a stop string appears.
             if answer.finish is not None:
                 break
     return state
-
-
-def _finish(job: Job, answer: _Answer) -> Finish | None:
-    if answer.tokens[-1] in job.options.stop_token_ids:
-        answer.stop = answer.tokens[-1]
-        return "stop"
-    if answer.tokens[-1] in job.ends and not job.options.ignore_eos:
-        return "stop"
-    if len(answer.tokens) == job.options.max_tokens:
-        return "length"
-    return "context" if job.shorten is None and answer.length >= job.context else None

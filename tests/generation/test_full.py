@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from localllm.errors import ContextFullError, OptionError
+from localllm.generation.answer import Job
 from localllm.generation.full import DropTurns, Shift, Shorten, policy
 from localllm.generation.options import make
 from localllm.generation.results import Result
-from localllm.generation.stream import Job, Stream
+from localllm.generation.stream import Stream
 from tests.generation.fakes import BOT, END, FakeDecoder, FakeSession, noise, saying, stepper
 
 PROMPT = [1, 2, 3, BOT]

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from localllm import memory
+from localllm.generation.answer import Job
 from localllm.generation.budget import SHARE, share_of_free
 from localllm.generation.options import make
 from localllm.generation.past import Past
 from localllm.generation.prefix import PrefixCache
 from localllm.generation.results import Result
 from localllm.generation.stepper import Stepper
-from localllm.generation.stream import Job, Stream
+from localllm.generation.stream import Stream
 from tests.generation.fakes import BOT, END, VOCAB, FakeDecoder, FakeLine, FakeSession, noise, saying
 
 PROMPT = [1, 2, 3, 4, 5, 6, BOT]
