@@ -94,7 +94,7 @@ class Table:
         """The address of a page."""
         at = tile * self._width + kind
         if at >= len(self._words):
-            table = words(2 * len(self._words))
+            table = words(max(2 * len(self._words), 2 * (at + 1)))  # the first tile of a window may be a late one
             table[: len(self._words)] = self._words
             self._words, self.address = table, table.ctypes.data
         self._words[at] = address

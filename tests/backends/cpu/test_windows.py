@@ -155,3 +155,19 @@ def test_a_line_that_went_back_to_the_edge_of_its_window_can_be_saved(session: S
     restored = session.restore(io.BytesIO(file.getvalue()))
     check(session, restored, whole, LENGTH)
     check(session, line, whole, LENGTH)
+
+
+def test_a_window_that_begins_late_in_a_new_line(session: Session) -> None:
+    """A fork and a restored line hold nothing of the first tiles; their tables are as long all the same."""
+    many = (TOKENS * 8)[: 40 * TILE]
+    line = session.new_line()
+    for start in range(0, len(many), 640):
+        run.feed(session, line, many[start : start + 640])
+    saved = io.BytesIO()
+    line.save(saved)
+    saved.seek(0)
+    others = line.fork(), session.restore(saved)
+    expected = run.feed(session, line, TOKENS[:3])
+    for other in others:
+        assert min(strand(other)._pages) > 2 * 16
+        assert np.array_equal(run.feed(session, other, TOKENS[:3]), expected)
