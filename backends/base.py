@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from localllm.backends.saved import Source, Target
+from localllm.errors import OptionError
 from localllm.model.program import Program
 
 Float = NDArray[np.float32]
@@ -58,13 +60,29 @@ class TensorSource(Protocol):
         """The file that a tensor lies in, and the offset of its first byte there."""
 
 
+KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
+"""What keys and values can be kept as: floats, or blocks of 32 codes of 8 or 4 bits with a float16 step. Names are llama.cpp's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What can be chosen about a session. ``threads``: None is one per physical core that we may use.
-    ``batch``: the longest chunk of rows that is computed at once."""
+    ``batch``: the longest chunk of rows that is computed at once. ``kv_type_k``, ``kv_type_v``: what keys and values are kept as, one of
+    KV_TYPES; None is the backend's own: f16, and f32 for the reference."""
 
     threads: int | None = None
     batch: int = 512
+    kv_type_k: str | None = None
+    kv_type_v: str | None = None
+
+
+def cache_types(options: Options, default: str) -> tuple[str, str]:
+    """Types of keys and values. Raises OptionError for one that is not known."""
+    types = options.kv_type_k or default, options.kv_type_v or default
+    for name, kind in zip(("kv_type_k", "kv_type_v"), types, strict=True):
+        if kind not in KV_TYPES:
+            raise OptionError(f"{name} is {kind!r}; expected one of {', '.join(KV_TYPES)}")
+    return types
 
 
 MOST = 64
@@ -117,10 +135,23 @@ class Line(Protocol):
         """Tokens held so far."""
 
     def truncate(self, n: int) -> int:
-        """Forget what is beyond the first ``n`` tokens; the length really reached, at most n."""
+        """Forget what is beyond the first ``n`` tokens; the length really reached, at most n: the caller feeds the rest again.
+
+        All lengths of the last batch can be reached if it had at most 16 rows, and checkpoints; others only where every layer still has
+        what it takes, which windows and recurrent states do not always have.
+        """
+
+    def checkpoint(self) -> None:
+        """Stay able to return to the present length. Of many checkpoints the oldest are given up."""
+
+    def save(self, file: Target) -> None:
+        """Write the line's state to a binary file; the ids of its tokens are not in it."""
 
     def fork(self) -> Line:
         """A second line with the same past; pages are shared and copied when written."""
+
+    def memory(self) -> Mapping[int, int]:
+        """Bytes that the line holds, by block of storage. Blocks that lines share have the same key, while these are open."""
 
     def close(self) -> None:
         """Give the storage back."""
@@ -136,7 +167,18 @@ class Session(Protocol):
     def profile(self) -> AbstractContextManager[dict[str, float]]:
         """While it is open, seconds by kind of work are added up in the dictionary. Slows the session down a little."""
 
+    @property
+    def fingerprint(self) -> str:
+        """Names everything but the weights that can change a bit of what this session computes: with the same file, two sessions of one
+        fingerprint can go on with each other's saved lines."""
+
     def new_line(self) -> Line: ...
+
+    def restore(self, file: Source) -> Line:
+        """A line as ``Line.save`` has written it, with the same logits to come, bit for bit; its checkpoints are not kept.
+
+        Raises SavedLineError for whatever is not such a file of a session with this fingerprint.
+        """
 
     def forward(self, batch: Sequence[Chunk]) -> Outputs:
         """Append every chunk to its line and compute what is wanted. At most Options.batch rows in all."""
@@ -148,6 +190,8 @@ class Backend(Protocol):
     """A way to run Programs."""
 
     name: str
+    exact: bool
+    """Whether the logits of a token are the same bits whatever they are computed with."""
 
     def available(self) -> str | None:
         """None, or why this backend can't run on this machine."""
@@ -157,6 +201,9 @@ class Backend(Protocol):
 
     def memory(self, program: Program, source: TensorSource, options: Options) -> int:
         """Bytes that weights and scratch will take, without the cache."""
+
+    def cache(self, program: Program, options: Options) -> Mapping[int, int]:
+        """Bytes of keys and values that a token takes, by the window of the layers that they are in; 0: layers that keep all tokens."""
 
     def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Any:
         """The weights that the Program names, in the backend's own form; once per file.

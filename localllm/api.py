@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
 
 from localllm import backends, memory
 from localllm.archs import build
-from localllm.backends.base import Backend, Float, Options, Progress, Session, TensorSource
-from localllm.errors import BackendError, UnsupportedError
+from localllm.backends.base import KV_TYPES, Backend, Float, Options, Progress, Session, TensorSource
+from localllm.errors import BackendError, OptionError, UnsupportedError
+from localllm.generation import caching
 from localllm.generation import options as generation
 from localllm.generation import prompt as prompts
+from localllm.generation.answer import Job
 from localllm.generation.background import Background
 from localllm.generation.batch import Streams
+from localllm.generation.full import policy
+from localllm.generation.past import Past
+from localllm.generation.prefix import PrefixCache
 from localllm.generation.recommended import recommended
 from localllm.generation.results import Result
 from localllm.generation.sampling import Breakers
-from localllm.generation.stepper import Stepper, check_ids
-from localllm.generation.stream import Job, Stream
-from localllm.generation.vocabulary import control_texts
+from localllm.generation.speculation import setup as speculation
+from localllm.generation.speculation import vocabularies
+from localllm.generation.speculation.memory import Memory, place
+from localllm.generation.stepper import GiveBack, Stepper, check_ids
+from localllm.generation.stream import Stream
+from localllm.generation.vocabulary import control_texts, leading
 from localllm.gguf import open_gguf
 from localllm.model.program import Program
 from localllm.store import resolve
+from localllm.store.identity import identity
 
 if TYPE_CHECKING:
     from localllm.text import ChatTemplate, Tokenizer
@@ -44,6 +55,11 @@ class LoadKeywords(TypedDict, total=False):
     batch: int
     progress: Progress | None
     force: bool
+    cache_ram: int | None
+    cache_disk: int | None
+    cache_type_k: str | None
+    cache_type_v: str | None
+    draft: str | os.PathLike[str] | None
 
 
 class Keywords(LoadKeywords, generation.GenerationKeywords, total=False):
@@ -60,12 +76,22 @@ class LoadOptions:
     batch: int = 512
     progress: Progress | None = None
     force: bool = False
+    cache_ram: int | None = None
+    cache_disk: int | None = None
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
+    draft: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         generation.whole("threads", self.threads, 1, optional=True)
         generation.whole("ctx", self.ctx, 1, MAX_CONTEXT, optional=True)
         generation.whole("batch", self.batch, 1, MAX_BATCH)
         generation.switch("force", self.force)
+        generation.whole("cache_ram", self.cache_ram, 0, optional=True)
+        generation.whole("cache_disk", self.cache_disk, 0, optional=True)
+        for name in ("cache_type_k", "cache_type_v"):
+            if getattr(self, name) not in (None, *KV_TYPES):
+                raise OptionError(f"option {name!r} is {getattr(self, name)!r}; expected one of {', '.join(KV_TYPES)}, or None")
 
 
 LOAD_NAMES = tuple(field.name for field in fields(LoadOptions))
@@ -80,6 +106,11 @@ def load(
     batch: int = 512,
     progress: Progress | None = None,
     force: bool = False,
+    cache_ram: int | None = None,
+    cache_disk: int | None = None,
+    cache_type_k: str | None = None,
+    cache_type_v: str | None = None,
+    draft: str | os.PathLike[str] | None = None,
     **misspelled: Never,
 ) -> Model:
     """Load a model from a GGUF file or by its name in the catalogue, fetching it where needed; a context manager.
@@ -87,12 +118,31 @@ def load(
     ``backend``: "auto", "cpu" or "reference". ``threads``: None is one per physical core that we may use.
     ``ctx``: tokens that a prompt and its answer may have together; None is the trained length. Memory for them is taken as they come.
     ``batch``: rows of a prompt computed at once. ``progress(what, done, total)`` is told of downloads, loading and compilation.
-    ``force``: load even where memory seems too small.
+    ``force``: load even where memory seems too small. ``cache_type_k``, ``cache_type_v``: what keys and values are kept as: "f16" (None),
+    "q8_0", "q4_0" or "f32"; the reference keeps float32 where nothing is said.
+    ``cache_ram``: MiB that lines of earlier prompts may take, so that a prompt that begins as one of them continues it; None is a
+    quarter of the free memory, 0 none. ``cache_disk``: the same on disk, for later processes, of lines that took long; None is a tenth
+    of the free disk, at most 8 GB, 0 none.
+    ``draft``: a smaller model with the same vocabulary, by path or name, that guesses ahead; it changes the speed and nothing else.
 
-    Raises FileError and its kinds for the file, UnsupportedError for what the backend can't do, OutOfMemoryError, BackendError.
+    Raises FileError and its kinds for the file, UnsupportedError for what the backend can't do, OutOfMemoryError, BackendError, OptionError
+    for a draft that can't guess for this model.
     """
     generation.refuse_unknown(misspelled, LOAD_NAMES)
-    return _load(name_or_path, LoadOptions(backend=backend, threads=threads, ctx=ctx, batch=batch, progress=progress, force=force))
+    chosen = LoadOptions(
+        backend=backend,
+        threads=threads,
+        ctx=ctx,
+        batch=batch,
+        progress=progress,
+        force=force,
+        cache_ram=cache_ram,
+        cache_disk=cache_disk,
+        cache_type_k=cache_type_k,
+        cache_type_v=cache_type_v,
+        draft=draft,
+    )
+    return _load(name_or_path, chosen)
 
 
 @overload
@@ -116,7 +166,8 @@ class Model:
     """A loaded model. Made by ``load``; a context manager.
 
     ``metadata``: the file's. ``program``: what it computes. ``backend``: the name of what computes it. ``context``: the tokens that a
-    line may have.
+    line may have. ``cache``: lines of earlier prompts, which new ones continue where they can; None where that is off.
+    ``speculation``: how it guesses ahead.
     """
 
     def __init__(
@@ -129,10 +180,15 @@ class Model:
         backend: str,
         context: int,
         batch: int,
+        speculation: speculation.Setup,
+        cache: PrefixCache | None = None,
     ) -> None:
         self.program, self.metadata, self.backend, self.context = program, metadata, backend, context
         self._session, self._tokenizer, self._batch = session, tokenizer, batch
+        self.speculation = speculation
+        self._draft: Model | None = None
         self._lines: weakref.WeakSet[Stepper] = weakref.WeakSet()
+        self.cache = cache
         self._known_breakers: tuple[tuple[str, ...], Breakers] | None = None
         self._open = True
 
@@ -227,21 +283,25 @@ class Model:
 
     def line(self) -> Stepper:
         """A fresh line of tokens to feed: the layer below ``stream``."""
-        if not self._open:
-            raise BackendError("the model is closed; load it again")
-        line = Stepper(self._session, vocab=self.program.vocab, context=self.context, batch=self._batch)
-        self._lines.add(line)
-        return line
+        return self._stepper()
 
     def close(self) -> None:
-        """Give all memory back; streams that are still open end with an error. Harmless when done twice."""
+        """Give all memory back, once what is being written to the disk is; streams that are still open end with an error. Harmless when
+        done twice."""
         if not self._open:
             return
         self._open = False
         for line in list(self._lines):
             line.close()
-        self._session.close()
-        self._tokenizer.wait()
+        try:
+            if self.cache is not None:
+                self.cache.close()
+        finally:  # an interrupt ends what is still being written
+            self._session.close()
+            self._tokenizer.wait()
+            self.speculation.memory.save()
+            if self._draft:
+                self._draft.close()
 
     def __enter__(self) -> Self:
         return self
@@ -258,15 +318,23 @@ class Model:
         for named in (options.logit_bias or (), options.stop_token_ids):
             if named:
                 check_ids(list(named), self.program.vocab)
-        ids = prompts.encode(prompt, options, self.tokenizer, lambda: self.template, self._controls)
+
+        def encode(text: prompts.Prompt) -> list[int]:
+            return prompts.encode(text, options, self.tokenizer, lambda: self.template, self._controls)
+
+        ids = encode(prompt)
+        provider, guessed = self.speculation.provider(options, self.tokenizer.eog)
         return Job(
-            line=self.line,
+            line=self._continued,
             prompt=ids,
             options=options,
             decoder=self.tokenizer.stream(),
             ends=self.tokenizer.eog,
             context=self.context,
             progress=progress,
+            provider=provider,
+            speculation=guessed,
+            shorten=policy(options.on_full, options.keep, prompt, ids, self.context, encode, lambda: leading(self.tokenizer)),
             breakers=self._breakers(tuple(options.dry_sequence_breakers)) if options.dry_multiplier else None,
         )
 
@@ -278,6 +346,30 @@ class Model:
             self._known_breakers = texts, breakers(self.tokenizer, texts)
         return self._known_breakers[1]
 
+    def _guessed_by(self, draft: Model) -> None:
+        """Have a smaller model guess ahead, which belongs to this one from now on."""
+        self._draft = draft
+        bridge = vocabularies.bridge(self.tokenizer.vocab, draft.tokenizer.vocab, self.program.vocab, draft.program.vocab)
+        share, whole = (sum(map(prod, model.program.shapes.values())) for model in (draft, self))
+        self.speculation.draft = speculation.Draft(draft.line, bridge, draft.speculation.memory, share / whole)
+
+    def _continued(self, prompt: Sequence[int]) -> Stepper:
+        """A line that holds as much of a prompt as there is of it; the cache gets it back."""
+        self._require_open()
+        if self.cache is None:
+            return self._stepper(Past(self._session.new_line(), (), "the cache is off"))
+        return self._stepper(self.cache.take(prompt), self.cache.keep)
+
+    def _stepper(self, past: Past | None = None, give_back: GiveBack | None = None) -> Stepper:
+        self._require_open()
+        line = Stepper(self._session, vocab=self.program.vocab, context=self.context, batch=self._batch, past=past, give_back=give_back)
+        self._lines.add(line)
+        return line
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise BackendError("the model is closed; load it again")
+
     @cached_property
     def _controls(self) -> prompts.Controls:
         return prompts.Controls(lambda: control_texts(self.tokenizer))
@@ -288,15 +380,42 @@ def _load(name_or_path: str | os.PathLike[str], chosen: LoadOptions) -> Model:
     with open_gguf(path) as file:
         program = build(file)
         backend = backends.get(chosen.backend)
-        options = Options(threads=chosen.threads, batch=chosen.batch)
+        options = Options(chosen.threads, chosen.batch, chosen.cache_type_k, chosen.cache_type_v)
         _require_support(backend, program, file, path)
         memory.require(backend.memory(program, file, options), path.name, force=chosen.force)
         weights = backend.upload(program, file, options, chosen.progress)
         # The vocabulary is built while the weights are read, and not before: imports would wait for it at every file that they open.
         tokenizer = Background(_tokenizer_of(file.metadata))
+        key = Background(identity(file)) if chosen.cache_disk != 0 else None
         session = backend.compile(program, weights, options, chosen.progress)
     context = chosen.ctx or program.context
-    return Model(session, program, file.metadata, tokenizer, backend=backend.name, context=context, batch=chosen.batch)
+    cache = caching.make(session, backend.name, None if key is None else key.get(), ram=chosen.cache_ram, disk=chosen.cache_disk)
+    guessing = speculation.Setup(Memory(place(backend.name, session.threads, file.tensors)), exact=backend.exact)
+    model = Model(
+        session,
+        program,
+        file.metadata,
+        tokenizer,
+        backend=backend.name,
+        context=context,
+        batch=chosen.batch,
+        speculation=guessing,
+        cache=cache,
+    )
+    if chosen.draft is not None:
+        with _closed_by_an_error(model):
+            # Its lines begin anew with each answer.
+            model._guessed_by(_load(chosen.draft, replace(chosen, draft=None, cache_ram=0, cache_disk=0)))
+    return model
+
+
+@contextmanager
+def _closed_by_an_error(model: Model) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        model.close()
+        raise
 
 
 def _require_support(backend: Backend, program: Program, source: TensorSource, path: Path) -> None:

@@ -5,6 +5,7 @@ LocalLLMError                     exit code 1
 ├── FileError                     3   a file that is missing, unreadable or not what it should be
 │   ├── ModelNotFoundError        3   neither a file nor a known name
 │   ├── DownloadError             3   a model could not be fetched, or its digest is wrong
+│   ├── SavedLineError            3   a saved line of tokens that is damaged, or of another model, version or machine
 │   └── GGUFError                 3   not a GGUF file, or one that breaks the format
 │       └── TruncatedError        3   the file ends too early
 ├── UnsupportedError              4   an architecture, tensor type, tokenizer or operation that is not known here
@@ -44,6 +45,10 @@ class ModelNotFoundError(FileError):
 
 class DownloadError(FileError):
     """A model could not be fetched, or what came has the wrong digest."""
+
+
+class SavedLineError(FileError):
+    """A saved line of tokens that is damaged, or of another model, version or machine."""
 
 
 class GGUFError(FileError):

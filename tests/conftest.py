@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Callable
@@ -14,12 +15,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
+_numbers = itertools.count()
 
 
 def _folder(variable: str, default: Path) -> Path:
     folder = Path(os.environ.get(variable) or default).expanduser()
     if not folder.is_dir():
         pytest.skip(f"no folder {folder} ({variable})")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def kv_folder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this test's models keep computed lines: nowhere near the user's own."""
+    folder = tmp_path_factory.getbasetemp() / "kv" / str(next(_numbers))
+    monkeypatch.setattr("localllm.store.folders.kv_folder", lambda: folder)
     return folder
 
 

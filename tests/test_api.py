@@ -171,7 +171,7 @@ def test_progress_reaches_the_prompt_and_the_loading(path: Path) -> None:
         assert {what for what, _, _ in told} <= {"load", "compile"}
         told.clear()
         model.generate([3] * 6, max_tokens=1, progress=lambda *what: told.append(what))
-    assert told == [("prompt", 4, 6), ("prompt", 6, 6)]
+    assert told == [("prompt", 0, 6), ("prompt", 4, 6), ("prompt", 6, 6)]
 
 
 def test_the_one_liner_splits_the_options(path: Path) -> None:

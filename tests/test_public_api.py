@@ -36,7 +36,8 @@ def test_the_names() -> None:
 
 
 def test_the_signatures() -> None:
-    load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, **misspelled)"
+    load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, cache_ram=None, "
+    load += "cache_disk=None, cache_type_k=None, cache_type_v=None, draft=None, **misspelled)"
     assert parameters(localllm.load) == load
     assert parameters(localllm.generate) == "(name_or_path, prompt, *, n=None, **options)"
     model = localllm.Model
@@ -59,6 +60,11 @@ def test_the_options_and_their_defaults() -> None:
         "batch": 512,
         "progress": None,
         "force": False,
+        "cache_ram": None,
+        "cache_disk": None,
+        "cache_type_k": None,
+        "cache_type_v": None,
+        "draft": None,
     }
     assert {field.name: field.default for field in fields(GenerationOptions)} == {
         "max_tokens": None,
@@ -94,8 +100,11 @@ def test_the_options_and_their_defaults() -> None:
         "stop": (),
         "stop_token_ids": (),
         "ignore_eos": False,
+        "on_full": "error",
+        "keep": 0,
         "raw": False,
         "parse_special": False,
+        "spec": "auto",
     }
 
 
@@ -111,8 +120,8 @@ def test_the_fields_of_what_comes_back() -> None:
     assert [field.name for field in fields(Event)] == ["text", "token", "result", "logprob", "completion"]
     assert [field.name for field in fields(Logprob)] == ["token", "logprob", "top"]
     names = ["text", "tokens", "finish_reason", "usage", "timings", "seed", "stop", "completion", "logprobs"]
-    assert [field.name for field in fields(Result)] == names
-    assert [field.name for field in fields(Usage)] == ["prompt_tokens", "completion_tokens"]
+    assert [field.name for field in fields(Result)] == [*names, "dropped_tokens", "dropped_turns", "speculation"]
+    assert [field.name for field in fields(Usage)] == ["prompt_tokens", "completion_tokens", "cached_tokens", "cache"]
     assert [field.name for field in fields(Timings)] == ["prompt_seconds", "completion_seconds", "prompt_tokens", "completion_tokens"]
 
 

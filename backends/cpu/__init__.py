@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from localllm.backends.base import Options, Progress, TensorSource
+from localllm.backends.base import Options, Progress, TensorSource, cache_types
 from localllm.backends.cpu.buffers import capacities
 from localllm.backends.cpu.layout import padded
+from localllm.backends.cpu.pages import kinds
+from localllm.backends.cpu.records import TILE
 from localllm.backends.cpu.session import CpuSession
 from localllm.backends.cpu.weights import Weights, total_bytes, upload
 from localllm.errors import LocalLLMError
@@ -18,6 +20,7 @@ class CpuBackend:
     """Compiled kernels and packed weights."""
 
     name = "cpu"
+    exact = True
 
     def available(self) -> str | None:
         """None, or why kernels can't be compiled here."""
@@ -38,6 +41,10 @@ class CpuBackend:
         rows = capacities(program, options.batch)
         registers = sum(4 * padded(width) * rows[name] for name, width in program.widths.items())
         return total_bytes(program, source) + registers
+
+    def cache(self, program: Program, options: Options) -> Mapping[int, int]:
+        """Bytes of keys and values by window."""
+        return {kind.window: kind.page_bytes // TILE for kind in kinds(program, *cache_types(options, "f16"))}
 
     def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Weights:
         """Begin to read and pack; ``compile`` waits for the end."""

@@ -3,8 +3,7 @@
 Common to all: x is the address of row 0 of a float32 register and x_stride the bytes from one row to the next; ``rows`` is the address of
 the int64 that says how many rows there are in this call. Norm weights are float32, padded with zeros to a multiple of 64.
 
-A page holds TILE tokens of every layer. Layer and head choose a block of ``head_bytes(d)``: with w = ``padded(d)`` the keys as float16
-[TILE/16][w][16 keys], then the values as float16 [TILE][w].
+A page holds TILE tokens of every layer of its kind; ``kv_types.py`` says how.
 """
 
 from __future__ import annotations
@@ -62,7 +61,12 @@ ROPE_STORE = Record(
     "k_norm",
     "eps",  # bits of the norms' float32 eps
     "scale",  # bits of the float32 factor of q
+    "table_step",  # bytes from one tile to the next in a page table, which has a column for each kind of layer
+    "table_offset",  # bytes from there to this layer's column
     "layer_offset",  # bytes from the start of a page to this layer's first head
+    "wide",  # width that keys and values are padded to
+    "key_bytes",  # bytes from the start of a head's part to its values
+    "head_bytes",  # bytes from one head's part to the next
     "rows",
 )
 ATTEND = Record(
@@ -74,7 +78,12 @@ ATTEND = Record(
     "kv_heads",
     "head_dim",
     "window",  # how many positions a query sees, itself included; 0: all
+    "table_step",  # bytes from one tile to the next in a page table, which has a column for each kind of layer
+    "table_offset",  # bytes from there to this layer's column
     "layer_offset",  # bytes from the start of a page to this layer's first head
+    "wide",  # width that keys and values are padded to
+    "key_bytes",  # bytes from the start of a head's part to its values
+    "head_bytes",  # bytes from one head's part to the next
     "rows",
 )
 ROUTE = Record(
@@ -96,19 +105,9 @@ LIKELIEST = Record(
 )
 
 
-def padded(head_dim: int) -> int:
-    """Width of a head in the cache: a whole number of vectors."""
-    return -(-head_dim // VECTOR) * VECTOR
-
-
-def head_bytes(head_dim: int) -> int:
-    """Bytes of a page that hold the keys and values of one head of one layer."""
-    return 4 * TILE * padded(head_dim)
-
-
-def partial_bytes(head_dim: int) -> int:
+def partial_bytes(wide: int) -> int:
     """Bytes of ``state.PARTIALS`` for each row, head and key tile: maximum and sum in a vector of their own, then the output."""
-    return 4 * (VECTOR + padded(head_dim))
+    return 4 * (VECTOR + wide)
 
 
 def rope_scratch(head_dim: int) -> int:
@@ -116,18 +115,18 @@ def rope_scratch(head_dim: int) -> int:
     return 4 * (-(-head_dim // 64) * 64 + VECTOR)
 
 
-def few_scratch(heads: int, kv_heads: int, head_dim: int) -> int:
+def few_scratch(heads: int, kv_heads: int, wide: int) -> int:
     """Bytes of scratch that ``attend_few`` and ``merge_few`` need: the scores of a tile for a group of heads, or one output and
     its factors."""
-    return 4 * max(TILE * (heads // kv_heads), padded(head_dim) + 3 * VECTOR)
+    return 4 * max(TILE * (heads // kv_heads), wide + 3 * VECTOR)
 
 
-def many_scratch(heads: int, kv_heads: int, head_dim: int) -> int:
+def many_scratch(heads: int, kv_heads: int, wide: int) -> int:
     """Bytes of scratch that ``attend_many`` needs: keys and values of a tile, scores and their sums; queries and state of a group."""
-    shared = 2 * TILE * padded(head_dim) + MANY_HEADS * (TILE + VECTOR) * QUERIES
-    return 4 * (shared + heads // kv_heads * QUERIES * (2 * padded(head_dim) + 2))
+    shared = 2 * TILE * wide + MANY_HEADS * (TILE + VECTOR) * QUERIES
+    return 4 * (shared + heads // kv_heads * QUERIES * (2 * wide + 2))
 
 
 def route_scratch(experts: int) -> int:
     """Bytes of scratch that ``route`` needs: the probabilities of a row."""
-    return 4 * padded(experts)
+    return 4 * (-(-experts // VECTOR) * VECTOR)

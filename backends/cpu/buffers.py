@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,10 @@ WANTED_ROWS = 64
 
 
 class Buffers:
-    """Registers of float32 rows, their widths padded with zeros to 64; column tiles of quantised activations; scratch of every thread."""
+    """Registers of float32 rows, their widths padded with zeros to 64; column tiles of quantised activations; scratch of every thread.
+    ``widths``: what each layer's heads are padded to in the cache."""
 
-    def __init__(self, program: Program, weights: Weights, batch: int, threads: int) -> None:
+    def __init__(self, program: Program, weights: Weights, batch: int, threads: int, widths: Mapping[int, int]) -> None:
         moe = _expert_registers(program, batch)
         self._strides = {name: 4 * padded(width) for name, width in {**program.widths, **{k: w for k, (w, _) in moe.items()}}.items()}
         self._rows = {name: padded(n, MANY) for name, n in {**capacities(program, batch), **{k: n for k, (_, n) in moe.items()}}.items()}
@@ -43,7 +44,7 @@ class Buffers:
         self.choices = tuple(choice.ctypes.data for choice in self._choices)
         """Addresses of the experts' numbers and weights."""
         columns = {k: padded(batch * n, MANY) // MANY * activation_bytes(k, MANY) for k, n in _quantised_widths(program, weights).items()}
-        self.scratch_bytes = padded(_scratch(program, weights), 4096)
+        self.scratch_bytes = padded(_scratch(program, weights, widths), 4096)
         sizes = [self._strides[name] * rows for name, rows in self._rows.items()] + list(columns.values())
         total = sum(padded(size, 4096) for size in sizes) + threads * self.scratch_bytes
         self.arena = Arena(total)
@@ -123,7 +124,7 @@ def _quantised_widths(program: Program, weights: Weights) -> dict[int, int]:
     return widths
 
 
-def _scratch(program: Program, weights: Weights) -> int:
+def _scratch(program: Program, weights: Weights, widths: Mapping[int, int]) -> int:
     """Bytes that a thread needs at most: 64 unpacked rows, or attention's tiles."""
     need = [4096]
     for m, _ in _matrices(program, weights):
@@ -133,7 +134,7 @@ def _scratch(program: Program, weights: Weights) -> int:
             need.append(4 * GROUP * SPAN)
     for op in program.ops:
         if isinstance(op, Attend):
-            shape = op.heads, op.kv_heads, op.head_dim
+            shape = op.heads, op.kv_heads, widths[op.layer]
             need += [rope_scratch(op.head_dim), few_scratch(*shape), many_scratch(*shape)]
         elif isinstance(op, MoE):
             need.append(route_scratch(op.experts))
@@ -146,7 +147,7 @@ class Tables:
     Between two tokens caches are cold, and NumPy takes a microsecond and more for anything: one row is written word by word.
     """
 
-    def __init__(self, program: Program, batch: int, state: NDArray[np.int64]) -> None:
+    def __init__(self, program: Program, batch: int, state: NDArray[np.int64], widths: Mapping[int, int]) -> None:
         rows = padded(batch, MANY)
         self._state = state
         self._tokens, self._positions, self._pages, self._want = (words(rows) for _ in range(4))
@@ -155,7 +156,7 @@ class Tables:
             state[word] = table.ctypes.data
         state[QUERY_TILES] = self._query_tiles.ctypes.data
         attends = [op for op in program.ops if isinstance(op, Attend)]
-        self._partial = max((op.heads * partial_bytes(op.head_dim) for op in attends), default=0)
+        self._partial = max((op.heads * partial_bytes(widths[op.layer]) for op in attends), default=0)
         self._key_tiles = 0
 
     def put(self, first: int, tokens: Sequence[int], position: int, table: int) -> None:

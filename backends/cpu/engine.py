@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from localllm.backends.base import MOST, Chunk, Float, Options, Outputs, Progress
+from localllm.backends.base import MOST, Chunk, Float, Options, Outputs, Progress, cache_types
 from localllm.backends.cpu.buffers import WANTED_ROWS, Buffers, Tables
+from localllm.backends.cpu.cache import PagedLine, Storage
 from localllm.backends.cpu.crew import Crew
 from localllm.backends.cpu.kernel_cache import kernels
 from localllm.backends.cpu.layout import FEW
 from localllm.backends.cpu.lower import COLUMNS, Lowering, Tape, assemble, column_tile
-from localllm.backends.cpu.pages import PagedLine, Pool, layer_offsets
 from localllm.backends.cpu.records import ASKED, ROPES, ROWS, TILE, WANTED
 from localllm.backends.cpu.results import Lists, Results
 from localllm.backends.cpu.threads import Job, Stopwatch, team
@@ -35,17 +35,19 @@ class Engine:
         self._ropes = list(dict.fromkeys(op.rope for op in program.ops if isinstance(op, Attend) and op.rope))
         if len(self._ropes) > _MAX_ROPES:
             raise UnsupportedError(f"the model rotates in {len(self._ropes)} ways; the cpu backend holds {_MAX_ROPES}")
-        self._buffers = Buffers(program, weights, options.batch, threads)
-        self._tables = Tables(program, options.batch, self._buffers.state)
+        types = cache_types(options, "f16")
+        self.storage = Storage(program, *types)
+        widths = self.storage.widths
+        self._buffers = Buffers(program, weights, options.batch, threads, widths)
+        self._tables = Tables(program, options.batch, self._buffers.state, widths)
         self._rotated = 0
         self._rope_tables = [np.zeros((0, rope.dim), np.float32) for rope in self._ropes]
         self._logits = self._buffers.rows(program.result, min(WANTED_ROWS, options.batch), program.vocab)
         self._lists = Lists()
         self._team = team()
-        self.pool = Pool(layer_offsets(program)[1])
         self._profile: dict[str, float] | None = None
         self._lines: list[PagedLine] = []
-        lowering = Lowering(program, weights, self._buffers, self._ropes, self._lists)
+        lowering = Lowering(program, weights, self._buffers, self._ropes, self._lists, self.storage.kinds, types)
         rows = {(part, n): lowering.rows(part, n) for part in (_BATCH, _WANTED) for n in COLUMNS}
         rows |= {(_BOTH, n): [*rows[_BATCH, n], *rows[_WANTED, n]] for n in COLUMNS if n <= FEW}
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)
@@ -80,7 +82,7 @@ class Engine:
         lines = []
         for chunk in batch:
             line = chunk.line
-            if not isinstance(line, PagedLine) or line.closed or line.pool is not self.pool or line in lines:
+            if not isinstance(line, PagedLine) or line.closed or line.storage is not self.storage or line in lines:
                 raise BackendError("a chunk's line is closed, of another session, or twice in the batch")
             lines.append(line)
             bad = [token for token in chunk.tokens if not 0 <= token < self._program.vocab]

@@ -32,7 +32,7 @@ _NUMBA = {f"NUMBA_{name}" for name in ("OPT", "DEBUGINFO", "LOOP_VECTORIZE", "SL
 def sources() -> list[Path]:
     """The files of this package that kernels are made from."""
     here = Path(__file__).parent
-    names = "arguments", "arguments_load", "arguments_matmul", "compiler", "layout", "records", "target"
+    names = "arguments", "arguments_load", "arguments_matmul", "compiler", "kv_types", "layout", "records", "target"
     grids = here.parents[1] / "quant"
     return [*(here / f"{name}.py" for name in names), grids / "grids.py", grids / "blocks.py", *sorted((here / "kernels").glob("*.py"))]
 

@@ -20,7 +20,7 @@ from localllm.backends.cpu.arena import words
 from localllm.backends.cpu.buffers import Buffers
 from localllm.backends.cpu.kernel_cache import KernelId
 from localllm.backends.cpu.layout import FEW, FLOATS, MANY, activation_bytes
-from localllm.backends.cpu.pages import layer_offsets
+from localllm.backends.cpu.pages import Kind
 from localllm.backends.cpu.records import LINE, ROWS, TAPE_WORDS, WANTED, float_bits
 from localllm.backends.cpu.results import Lists
 from localllm.backends.cpu.threads import Pace
@@ -97,12 +97,31 @@ def _barriers(rows: Sequence[Row]) -> list[bool]:
     return out
 
 
+def _places(kinds: Sequence[Kind]) -> dict[int, dict[str, int]]:
+    """Where each layer's keys and values lie, in the words of a record."""
+    return {
+        layer: {"table_step": 8 * len(kinds), "table_offset": 8 * column, "layer_offset": offset, **layout.words()}
+        for column, kind in enumerate(kinds)
+        for layer, (offset, _, layout) in kind.layers.items()
+    }
+
+
 class Lowering:
     """Rows of one part of a Program for column tiles of n."""
 
-    def __init__(self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope], lists: Lists) -> None:
+    def __init__(
+        self,
+        program: Program,
+        weights: Weights,
+        buffers: Buffers,
+        ropes: Sequence[Rope],
+        lists: Lists,
+        kinds: Sequence[Kind],
+        kv_types: tuple[str, str],
+    ) -> None:
+        self.kv_types = kv_types
         self._program, self._weights, self._buffers, self._ropes, self._lists = program, weights, buffers, ropes, lists
-        self._offsets, _ = layer_offsets(program)
+        self._places = _places(kinds)
         reads = Counter(name for op in program.ops for name in inputs(op))
         writes = Counter(op.out for op in program.ops)
         self.read_once = {name for name in writes if reads[name] == writes[name]}
@@ -271,16 +290,16 @@ class _Emitter:
             raise AssertionError(op)
 
     def _attend(self, op: Attend) -> Iterator[Row]:
-        at, cache = self._at, f"cache {op.layer}"
-        shape = {"heads": op.heads, "kv_heads": op.kv_heads, "head_dim": op.head_dim, "layer_offset": self.of._offsets[op.layer]}
+        at, cache, types = self._at, f"cache {op.layer}", self.of.kv_types
+        shape = {"heads": op.heads, "kv_heads": op.kv_heads, "head_dim": op.head_dim, **self.of._places[op.layer]}
         rope = {"dim": op.rope.dim if op.rope else 0, "rope": self.of._ropes.index(op.rope) if op.rope else 0}
         norms = {"q_norm": self.of.vector(op.q_norm), "k_norm": self.of.vector(op.k_norm)}
         numbers = {"eps": float_bits(op.eps), "scale": float_bits(op.scale)}
         store = ops.ROPE_STORE.fill(**at("q", op.q), **at("k", op.k), **at("v", op.v), **shape, **rope, **norms, **numbers, rows=self.count)
-        yield Row(("rope", "rope_store", op.rope.kind if op.rope else "none"), store, [op.k, op.v], [op.q, cache])
+        yield Row(("rope", "rope_store", op.rope.kind if op.rope else "none", *types), store, [op.k, op.v], [op.q, cache])
         words_ = ops.ATTEND.fill(**at("q", op.q), **at("out", op.out), **shape, window=op.window, rows=self.count)
         if self.n == MANY:
-            yield Row(("attention_many", "attend_many"), words_, [op.q, cache], [op.out])
+            yield Row(("attention_many", "attend_many", *types), words_, [op.q, cache], [op.out])
         else:
-            yield Row(("attention_few", "attend_few", op.heads // op.kv_heads), words_, [op.q, cache], ["partials"])
+            yield Row(("attention_few", "attend_few", op.heads // op.kv_heads, *types), words_, [op.q, cache], ["partials"])
             yield Row(("attention_few", "merge_few"), words_, ["partials"], [op.out])

@@ -26,7 +26,7 @@ STATE_WORDS = 32
     WANTED,  # W: rows whose results are wanted
     TOKENS,  # int64[T]: token ids
     POSITIONS,  # int64[T]: absolute position of each row
-    PAGES,  # int64[T]: for each row the address of its line's page table, an int64[] of page addresses
+    PAGES,  # int64[T]: for each row the address of its line's page table, an int64[tiles][kinds] of page addresses
     WANT,  # int64[W]: the batch rows that are wanted
     QUERY_TILES,  # int64[NQ][4]: first row, number of rows (1..QUERIES), position of the first, page table: rows of one line in order
     NQ,  # number of query tiles

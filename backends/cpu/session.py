@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from localllm.backends.base import Chunk, Options, Outputs, Progress
+from localllm.backends.cpu.cache import PagedLine
 from localllm.backends.cpu.engine import Engine
-from localllm.backends.cpu.pages import PagedLine
 from localllm.backends.cpu.threads import default_threads
 from localllm.backends.cpu.weights import Weights
+from localllm.backends.saved import Source
 from localllm.errors import BackendError
 from localllm.model.program import Program
 
@@ -36,7 +37,20 @@ class CpuSession:
 
     def new_line(self) -> PagedLine:
         """An empty line."""
-        return PagedLine(self._open().pool)
+        return PagedLine(self._open().storage)
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the Program, the kernels and the types of the cache."""
+        return self._open().storage.form.digest
+
+    def restore(self, file: Source) -> PagedLine:
+        """The line that ``Line.save`` has written. Raises SavedLineError."""
+        self._open().check()
+        with self._lock:
+            engine = self._open()
+            engine.settle()  # what an interrupt has left of a call may still write to pages that were given back since
+            return engine.storage.restore(file)
 
     def forward(self, batch: Sequence[Chunk]) -> Outputs:
         """Append every chunk to its line and compute what is wanted.

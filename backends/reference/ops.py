@@ -5,46 +5,98 @@ Shapes: T rows of the batch, W wanted rows, D model width, H heads, K key/value 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from localllm.backends.base import Float
+from localllm.backends.line import Part
+from localllm.backends.reference.kv import kept
 from localllm.backends.reference.weights import Weights
+from localllm.backends.saved import Reader, Writer
 from localllm.model.program import GLU, Activation, Add, Attend, Embed, Last, Linear, MoE, RMSNorm, Rope
 from localllm.model.rope import cos_sin
 
 
 class Cache:
-    """Keys and values of one layer of one line: (capacity, K*d) each."""
+    """Keys and values of one layer of one line: (capacity, K*d) each, as their types leave them. All positions are kept, so that every
+    length can be reached."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, d: int, kv_types: tuple[str, str]) -> None:
+        self._d, self._types = d, kv_types
         self.keys = np.empty((0, width), np.float32)
         self.values = np.empty((0, width), np.float32)
 
     def put(self, first: int, k: Float, v: Float) -> tuple[Float, Float]:
         """Write rows from position ``first`` on; all keys and values up to their end."""
+        k, v = kept(k, self._types[0], self._d, key=True), kept(v, self._types[1], self._d)
         end = first + len(k)
         if end > len(self.keys):
             self.keys, self.values = (_grown(held, max(end, 2 * len(held), 64)) for held in (self.keys, self.values))
         self.keys[first:end], self.values[first:end] = k, v
         return self.keys[:end], self.values[:end]
 
+    def reach(self, n: int) -> int:
+        """Any length."""
+        return n
+
+    def cut(self, n: int) -> None:
+        """What is beyond is written over."""
+
+    def keep(self, marks: Sequence[int]) -> None:
+        """Everything is kept."""
+
+    def pieces(self, n: int) -> Sequence[int]:
+        """Keys, and values."""
+        return [self.keys[:n].nbytes, self.values[:n].nbytes]
+
+    def save(self, out: Writer, n: int) -> None:
+        """Keys, and values."""
+        out.piece(self.keys[:n])
+        out.piece(self.values[:n])
+
+    def load(self, source: Reader, n: int) -> None:
+        """Keys, and values."""
+        width = self.keys.shape[1]
+        self.keys, self.values = source.rows(n, width), source.rows(n, width)
+
+    def memory(self) -> dict[int, int]:
+        """Bytes of both arrays."""
+        return {id(self): self.keys.nbytes + self.values.nbytes}
+
     def copy(self, length: int) -> Cache:
         """A copy of the first ``length`` positions."""
-        made = Cache(self.keys.shape[1])
+        made = Cache(self.keys.shape[1], self._d, self._types)
         made.keys, made.values = self.keys[:length].copy(), self.values[:length].copy()
         return made
 
 
+class Held(Part, Protocol):
+    """What a layer remembers of a line."""
+
+    def copy(self, length: int) -> Held:
+        """A copy of the state after the first ``length`` positions."""
+
+
+@singledispatch
+def remember(op: object, kv_types: tuple[str, str]) -> Held | None:
+    """What an operation needs of a new line, for types of keys and values; None if it has no memory."""
+    return None
+
+
+@remember.register
+def _(op: Attend, kv_types: tuple[str, str]) -> Held:
+    return Cache(op.kv_heads * op.head_dim, op.head_dim, kv_types)
+
+
 class Line(Protocol):
-    """A line as far as operations see it."""
+    """A line as far as operations see it: what its layers remember."""
 
     @property
-    def cache(self) -> Sequence[Cache]: ...
+    def held(self) -> Mapping[int, Any]: ...
     def grow(self, n: int) -> None: ...
 
 
@@ -106,7 +158,7 @@ def attend(op: Attend, state: State) -> None:
         if op.rope is not None:
             turn = _turns(state, op.rope, rows)
             q[here], k[here] = rotate(q[here], turn, op.rope.kind), rotate(k[here], turn, op.rope.kind)
-        keys, values = rows.line.cache[op.layer].put(rows.first, k[here].reshape(v[here].shape), v[here])
+        keys, values = rows.line.held[op.layer].put(rows.first, k[here].reshape(v[here].shape), v[here])
         out[here] = attention(q[here], keys, values, rows.first, op)
     state.registers[op.out] = out
 

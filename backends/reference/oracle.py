@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from localllm import quant
 from localllm.backends.base import Options, Progress, TensorSource
 from localllm.backends.reference.session import ReferenceSession
 from localllm.backends.reference.weights import Weights
-from localllm.model.program import Embed, Op, Program
+from localllm.model.program import Attend, Embed, Op, Program
 
 
 class ReferenceBackend:
     """NumPy on one machine, for every format that ``localllm.quant`` knows. Options.threads has no effect here."""
 
     name = "reference"
+    exact = False
 
     def available(self) -> str | None:
         """NumPy runs everywhere."""
@@ -33,6 +34,11 @@ class ReferenceBackend:
         weights = sum(4 * math.prod(shape) for shape in program.shapes.values())
         raw = sum(source.tensors[op.weight].nbytes for op in program.ops if isinstance(op, Embed))
         return weights + raw + 4 * options.batch * sum(program.widths.values())
+
+    def cache(self, program: Program, options: Options) -> Mapping[int, int]:
+        """Float32 whatever the type is: types of fewer bits are only imitated, and windows keep all."""
+        layers = {op.layer: 8 * op.kv_heads * op.head_dim for op in program.ops if isinstance(op, Attend)}
+        return {0: sum(layers.values())}
 
     def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Weights:
         """Every tensor's blocks, read from the file now; each becomes float32 when it is first used."""

@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import numpy as np
 
-from localllm.backends.base import MOST, Chunk, Float, Options, Outputs, likeliest
+from localllm import __version__
+from localllm.backends.base import MOST, Chunk, Float, Options, Outputs, cache_types, likeliest
+from localllm.backends.line import PartedLine
 from localllm.backends.reference import ops
 from localllm.backends.reference.weights import Weights
+from localllm.backends.saved import Form, Reader, Source
 from localllm.errors import BackendError
-from localllm.model.program import Attend, Program
+from localllm.model.program import Program
 
 
-class ReferenceLine:
-    """One line: the rotated keys and the values of every layer, (capacity, K*d) each; the first ``length`` rows count."""
+class ReferenceLine(PartedLine):
+    """One line: what each layer remembers, such as the rotated keys and the values of all positions."""
 
-    def __init__(self, session: ReferenceSession) -> None:
-        self.session = session
-        self.cache: list[ops.Cache] = [ops.Cache(width) for width in session.cache_widths]
-        self.closed = False
-        self._length = 0
-
-    @property
-    def length(self) -> int:
-        """Tokens held so far."""
-        return self._length
-
-    def truncate(self, n: int) -> int:
-        """Forget all but the first ``n`` tokens. Exact for every n, since all positions are kept."""
-        self._length = min(self._length, max(n, 0))
-        return self._length
+    def __init__(self, session: ReferenceSession, held: Mapping[int, ops.Held]) -> None:
+        super().__init__(list(held.values()), lambda: session.form)
+        self.session, self.held = session, held
 
     def fork(self) -> ReferenceLine:
         """A copy."""
         self.session.check(self)
-        line = ReferenceLine(self.session)
-        line.cache = [cache.copy(self._length) for cache in self.cache]
-        line._length = self._length
+        line = ReferenceLine(self.session, {layer: held.copy(self._length) for layer, held in self.held.items()})
+        line._length, line._marks = self._length, list(self._marks)
         return line
 
     def close(self) -> None:
         """Give the storage back; the line can't be used any more."""
-        self.closed, self.cache, self._length = True, [], 0
+        self.closed, self.held, self._parts, self._length = True, {}, [], 0
 
     def grow(self, n: int) -> None:
         """Count ``n`` more rows as held: they are in the cache."""
@@ -55,11 +47,9 @@ class ReferenceSession:
     """Runs each operation for the whole batch before the next one."""
 
     def __init__(self, program: Program, weights: Weights, options: Options) -> None:
-        layers = {op.layer: op.kv_heads * op.head_dim for op in program.ops if isinstance(op, Attend)}
-        self.cache_widths = [layers[layer] for layer in sorted(layers)]
         self._program = program
         self._weights: Weights | None = weights
-        self._options = options
+        self._options, self._types = options, cache_types(options, "f32")
         self._profile: dict[str, float] | None = None
 
     @property
@@ -78,7 +68,24 @@ class ReferenceSession:
 
     def new_line(self) -> ReferenceLine:
         """An empty line."""
-        return ReferenceLine(self)
+        return ReferenceLine(self, {op.layer: held for op in self._program.ops if (held := ops.remember(op, self._types))})  # type: ignore[union-attr]
+
+    @cached_property
+    def form(self) -> Form:
+        """What a saved line must agree with."""
+        code = repr(("reference", __version__, np.__version__, self._program)).encode()
+        return Form(1, *self._types, hashlib.blake2b(code, digest_size=32).digest())
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the Program and of what computes it."""
+        return self.form.digest
+
+    def restore(self, file: Source) -> ReferenceLine:
+        """The line that ``Line.save`` has written. Raises SavedLineError."""
+        line = self.new_line()
+        line.load(Reader(file, self.form))
+        return line
 
     def forward(self, batch: Sequence[Chunk]) -> Outputs:
         """Append every chunk to its line, in order, and give the logits of the wanted rows.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from localllm.chat import terminal
 from localllm.errors import ContextFullError, TemplateError
+
+if TYPE_CHECKING:
+    from localllm.generation.results import Result
 
 HELP = """/reset  begin anew, with the system message alone
 /help   show this
@@ -24,6 +27,12 @@ class Talker(Protocol):
 
     @property
     def stream(self) -> Callable[..., Any]: ...
+
+
+def dropped(result: Result) -> str:
+    """What an answer that is truncated has forgotten."""
+    turns = f" ({result.dropped_turns} turns)" if result.dropped_turns else ""
+    return f"the oldest {result.dropped_tokens} tokens{turns} were dropped"
 
 
 class Conversation:
@@ -50,8 +59,10 @@ class Conversation:
                 for event in events:
                     answer += event.text
                     write(event.text)
+                    if event.result is not None and event.result.truncated:
+                        note = f"({dropped(event.result)} for lack of context; /reset begins anew)\n"
                     if event.result is not None and event.result.finish_reason == "context":
-                        note = "(the context is full; /reset begins anew)\n"
+                        note += "(the context is full; /reset begins anew)\n"
         except KeyboardInterrupt:
             note = "(stopped)\n"
         if answer:

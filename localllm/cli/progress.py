@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -24,12 +25,34 @@ _WORDS = {
 _BYTES = ("download", "load")
 
 
+class Pace:
+    """When a job will end, from what it has done so far; ``what`` it does, and what was done at its first report."""
+
+    def __init__(self, what: str, done: int) -> None:
+        self.what, self._first, self._began = what, done, time.monotonic()
+        self._end: float | None = None
+
+    def report(self, done: int, total: int) -> None:
+        """So much is done now."""
+        if done > self._first:
+            now = time.monotonic()
+            self._end = now + (now - self._began) * (total - done) / (done - self._first)
+
+    def left(self) -> str:
+        """The time that is left as minutes and seconds, empty while nobody knows."""
+        if self._end is None:
+            return ""
+        seconds = max(0, round(self._end - time.monotonic()))
+        return f"{seconds // 60}:{seconds % 60:02} left"
+
+
 class Progress:
     """A context manager that is called as progress(what, done, total), from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._latest = ("", 0, 0)
+        self._pace = Pace("", 0)
         self._timer: threading.Timer | None = None
         self._bar: Bar | None = None
         self._closed = not sys.stderr.isatty()
@@ -39,6 +62,9 @@ class Progress:
             if self._closed:
                 return
             self._latest = (what, done, total)
+            if what != self._pace.what:
+                self._pace = Pace(what, done)
+            self._pace.report(done, total)
             if self._bar is not None:
                 self._update(self._bar)
             elif self._timer is None:
@@ -65,14 +91,23 @@ class Progress:
 
     def _show(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
         from rich.progress import Progress as Bar
+        from rich.text import Text
+
+        progress = self
+
+        class Left(ProgressColumn):
+            """Counts down between reports; rich's own column knows nothing before the third one, which takes a long prompt ten seconds."""
+
+            def render(self, task: Task) -> Text:
+                return Text(progress._pace.left(), style="progress.remaining")
 
         bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[amount]}"),
-            TimeRemainingColumn(compact=True),
+            Left(),
             console=Console(stderr=True),
             transient=True,
         )

@@ -9,9 +9,10 @@ import click
 
 from localllm import store
 from localllm.chat import terminal
+from localllm.chat.loop import dropped
 from localllm.cli.inputs import read_text, waiting_text, without_last_newline
 from localllm.cli.models import locate
-from localllm.cli.options import model_options
+from localllm.cli.options import cache_options, context_options, model_options, speculation_options
 from localllm.cli.progress import Progress
 from localllm.cli.sampling import sampling_options
 from localllm.errors import ModelNotFoundError, OptionError, TemplateError
@@ -19,7 +20,7 @@ from localllm.errors import ModelNotFoundError, OptionError, TemplateError
 if TYPE_CHECKING:
     from localllm.api import Model
     from localllm.generation.batch import Streams
-    from localllm.generation.results import Result
+    from localllm.generation.results import Result, Speculation
     from localllm.generation.stream import Stream
 
 INTERRUPTED = 130
@@ -36,8 +37,11 @@ _HOW = f'a prompt comes after the model: localllm run {store.DEFAULT} "Why is th
 @click.option("--raw", is_flag=True, default=None, help="Continue the prompt as it is, without the model's chat template.")
 @click.option("--parse-special", is_flag=True, default=None, help="With --raw: names of control tokens in the prompt are these tokens.")
 @sampling_options
+@context_options
+@speculation_options
 @click.option("--completions", "n", type=int, metavar="N", help="N answers, computed together; each is shown under its number.")
 @model_options
+@cache_options
 @click.option("--stats", is_flag=True, help="Afterwards, counts and speeds on stderr.")
 def command(
     words: tuple[str, ...],
@@ -46,6 +50,7 @@ def command(
     stats: bool,
     n: int | None,
     load: dict[str, Any],
+    draft: str | None,
     raw: bool | None,
     **given: Any,
 ) -> int:
@@ -61,6 +66,8 @@ def command(
     name = words[0] if words else store.DEFAULT
     _check_name(name)
     prompt = _prompt(words[1:], file)
+    if draft is not None:
+        load["draft"] = draft
     with Progress() as progress, _load(name, progress, load) as model:
         if prompt is not None:
             told = model.recommended if stats else None
@@ -94,6 +101,8 @@ def _check_name(name: str) -> None:
 def _load(name: str, progress: Progress, load: dict[str, Any]) -> Model:
     import localllm
 
+    if "draft" in load:
+        load["draft"] = locate(load["draft"], progress)
     return localllm.load(locate(name, progress), progress=progress, **load)
 
 
@@ -135,6 +144,8 @@ def answer(stream: Stream, recommended: Mapping[str, Any] | None, progress: Prog
         code = INTERRUPTED
     if not last.endswith("\n"):
         terminal.write("\n")
+    if stream.result.truncated:
+        click.echo(f"note: {dropped(stream.result)} for lack of context; -c N makes room for more", err=True)
     if stream.result.finish_reason == "context":
         click.echo(_FULL, err=True)
     if recommended is not None:
@@ -155,6 +166,9 @@ def answers(stream: Streams, recommended: Mapping[str, Any] | None, progress: Pr
         code = INTERRUPTED
     for number, result in enumerate(stream.results, 1):
         terminal.write(f"[{number}]\n{result.text}" + ("" if result.text.endswith("\n") else "\n"))
+    for number, result in enumerate(stream.results, 1):
+        if result.truncated:
+            click.echo(f"note: [{number}]: {dropped(result)} for lack of context; -c N makes room for more", err=True)
     if any(result.finish_reason == "context" for result in stream.results):
         click.echo(_FULL, err=True)
     if recommended is not None:
@@ -171,8 +185,19 @@ def _show_stats(result: Result) -> None:
         ("answer", usage.completion_tokens, timings.completion_seconds, timings.completion_per_second),
     ):
         click.echo(f"{what}: {count} tokens, {seconds:.2f} s, {speed:.1f} tokens/s", err=True)
+    if usage.cached_tokens:
+        click.echo(f"reused: {usage.cached_tokens} tokens of the prompt, from {usage.cache}", err=True)
+    elif usage.cache:
+        click.echo(f"reused: nothing of the prompt: {usage.cache}", err=True)
+    if result.speculation is not None and result.speculation.drafted:
+        click.echo(_guessed(result.speculation), err=True)
     which = f"; completion: {result.completion}" if result.completion else ""
     click.echo(f"ended by: {result.finish_reason}; seed: {result.seed}{which}", err=True)
+
+
+def _guessed(found: Speculation) -> str:
+    share = f"{found.accepted} of {found.drafted} tokens right ({found.accepted / found.drafted:.0%})"
+    return f"guessed ahead: {share}; without, about {found.plain_per_second:.1f} tokens/s"
 
 
 def _show_sampling(stream: Stream | Streams, recommended: Mapping[str, Any]) -> None:

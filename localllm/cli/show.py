@@ -81,7 +81,7 @@ def _show_memory(file: GGUFFile, backend: str) -> None:
     write_line(f"memory: {found['weights'] / 1e6:,.0f} MB for the weights (backend {found['backend']})")
     write_line(
         f"        {found['per_token'] / 1e3:,.1f} kB for each token of the context, "
-        f"{found['context'] * found['per_token'] / 1e6:,.0f} MB for all {found['context']:,}"
+        f"{found['cache'] / 1e6:,.0f} MB for all {found['context']:,}"
     )
 
 
@@ -111,7 +111,8 @@ def _memory(file: GGUFFile, backend: str) -> dict[str, Any]:
         found = footprint(file, backend)
     except LocalLLMError as error:
         return {"error": str(error)}
-    return {"backend": found.backend, "weights": found.weights, "per_token": found.per_token, "context": found.context}
+    sizes = {"weights": found.weights, "per_token": found.per_token, "context": found.context, "cache": found.cache(found.context)}
+    return {"backend": found.backend, **sizes}
 
 
 def _record(file: GGUFFile, backend: str, each: bool) -> dict[str, Any]:

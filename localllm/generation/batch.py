@@ -11,9 +11,10 @@ from types import TracebackType
 
 from localllm.backends.base import Progress
 from localllm.generation import sampling
+from localllm.generation.answer import Job, Provider, drawn_seed
 from localllm.generation.results import Event, Result, Timings
-from localllm.generation.stepper import Step, Stepper, feed_together
-from localllm.generation.stream import Job, Provider, Stream, drawn_seed
+from localllm.generation.stepper import Step, Stepper, feed_together, plain
+from localllm.generation.stream import Stream
 from localllm.generation.vocabulary import Decoder
 
 
@@ -60,7 +61,8 @@ class Streams(Iterator[Event]):
 
 def _answer(job: Job, lines: _Lines, place: int, decoder: Decoder, seed: int) -> Stream:
     options = replace(job.options, seed=seed, completion=job.options.completion + place)
-    return Stream(replace(job, options=options, decoder=decoder, line=partial(lines.line, place), provider=lines.provider(place)))
+    line, provider = partial(lines.line, place), lines.provider(place)
+    return Stream(replace(job, options=options, decoder=decoder, line=line, provider=provider, speculation=lambda: None))
 
 
 def _events(answers: Sequence[Stream], lines: _Lines, clock: _Clock) -> Generator[Event, None, None]:
@@ -91,17 +93,25 @@ class _Lines:
         self._steppers: list[Stepper] = []
         self._rows: dict[int, sampling.Row] = {}
         self._said: dict[int, int] = {}
+        self._alone: set[int] = set()
 
-    def line(self, place: int) -> Stepper:
-        """That of one answer; the first must be asked for first."""
+    def line(self, place: int, prompt: Sequence[int]) -> Stepper:
+        """That of one answer; the first must be asked for first. Who asks again, since its context is full, goes on alone."""
         if not self._steppers:
-            self._steppers.append(self._job.line())
+            self._steppers.append(self._job.line(prompt))
+        elif self._steppers[place].closed:
+            self._steppers[place] = self._job.line(prompt)
+            self._alone.add(place)
+            self._said.pop(place, None)
         return self._steppers[place]
 
     def provider(self, place: int) -> Provider:
         """Of the tokens of one answer."""
 
         def start(stepper: Stepper, prompt: Sequence[int], progress: Progress | None) -> Step:
+            if place in self._alone:
+                return plain(stepper, prompt, progress)
+
             def step(state: sampling.State) -> tuple[Sequence[int], sampling.State]:
                 if place not in self._rows:
                     self._rows |= self._next(state.likeliest) if self._said else self._first(prompt, state.likeliest, progress)
@@ -119,9 +129,9 @@ class _Lines:
             stepper.close()
 
     def _first(self, prompt: Sequence[int], likeliest: int, progress: Progress | None) -> dict[int, sampling.Row]:
-        (row,) = self._steppers[0].rows(prompt, likeliest=likeliest, progress=progress)
+        (row,) = self._steppers[0].rows(prompt[self._steppers[0].length :], likeliest=likeliest, progress=progress)
         for _ in range(self._n - 1):
-            self._steppers.append(self._job.line())
+            self._steppers.append(self._job.line(()))
             self._steppers[-1].follow(self._steppers[0])
         return dict.fromkeys(range(self._n), row)
 
@@ -156,4 +166,4 @@ class _Clock:
         """An answer with the time that all took together until it ended: alone each would have taken nearly as long."""
         first, end = self._first or 0.0, self._ends[place]
         spent = (self._all if end is None else end) - first
-        return replace(result, timings=Timings(first, spent, result.usage.prompt_tokens, result.usage.completion_tokens))
+        return replace(result, timings=Timings(first, spent, result.timings.prompt_tokens, result.usage.completion_tokens))

@@ -33,6 +33,12 @@ def whole(name: str, value: Any, low: int, high: int | None = None, *, optional:
         raise OptionError(f"option {name!r} is {value!r}; expected a whole number {border}{' or None' if optional else ''}")
 
 
+def choice(name: str, value: Any, known: Sequence[str]) -> None:
+    """One of those known."""
+    if value not in known:
+        raise OptionError(f"option {name!r} is {value!r}; expected one of {', '.join(known)}")
+
+
 def switch(name: str, value: Any) -> None:
     """True or False."""
     if not isinstance(value, bool):

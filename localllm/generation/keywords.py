@@ -51,8 +51,11 @@ class GenerationKeywords(TypedDict, total=False):
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
     ignore_eos: bool
+    on_full: str
+    keep: int
     raw: bool
     parse_special: bool
+    spec: str
 
 
 _ELSEWHERE = {
@@ -83,6 +86,9 @@ _ELSEWHERE = {
     "num_threads": "threads",
     "n_batch": "batch",
     "device": "backend",
+    "cram": "cache_ram",
+    "n_keep": "keep",
+    "num_keep": "keep",
 }
 """What other programs call the same thing."""
 

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from localllm.generation.checks import SAMPLERS, biases, callables, ids, real, samplers, strings
+from localllm.generation.checks import SAMPLERS, biases, callables, choice, ids, real, samplers, strings
 from localllm.generation.checks import switch as switch
 from localllm.generation.checks import whole as whole
+from localllm.generation.full import POLICIES
 from localllm.generation.keywords import GenerationKeywords as GenerationKeywords
 from localllm.generation.keywords import Processor
 from localllm.generation.keywords import refuse_unknown as refuse_unknown
+
+SPEC = ("auto", "off", "ngram", "draft")
+"""Where guesses come from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +47,14 @@ class GenerationOptions:
     ``seed``: None draws one, which the result names. ``completion``: which answer to the same prompt with the same seed.
     ``logprobs``: how many of the likeliest tokens are told with each token, beside its own log-probability (None: nothing is told).
     ``stop``: strings that end the answer and are not part of it. ``stop_token_ids``: tokens that do.
+    ``on_full``: what happens when the context is full. "error": a prompt that does not fit is refused, an answer ends there. "stop": both
+    end there. "shift": the oldest tokens behind the first ``keep`` (-1: the prompt) are dropped. "drop-oldest-turns": the oldest turns of
+    a conversation are.
     ``ignore_eos``: never sample a token that ends generation.
     ``raw``: a string is continued as it is; otherwise it is a user's message in the model's chat template.
     ``parse_special``: in a raw prompt, texts of control tokens become those tokens.
+    ``spec``: where guesses of several tokens at once come from, which change the speed and nothing else: "ngram", the text so far;
+    "draft", the model that was loaded for it; "auto", whichever there are; "off".
     """
 
     max_tokens: int | None = None
@@ -81,8 +90,11 @@ class GenerationOptions:
     stop: str | Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
+    on_full: str = "error"
+    keep: int = 0
     raw: bool = False
     parse_special: bool = False
+    spec: str = "auto"
 
     def __post_init__(self) -> None:
         for name, *border in _WHOLE:
@@ -94,6 +106,8 @@ class GenerationOptions:
         real("repeat_penalty", self.repeat_penalty, 0, _FAR, above=True)
         for name in ("ignore_eos", "raw", "parse_special"):
             switch(name, getattr(self, name))
+        choice("on_full", self.on_full, POLICIES)
+        choice("spec", self.spec, SPEC)
         for name, check in _KEPT.items():
             object.__setattr__(self, name, check(name, getattr(self, name)))
         if self.logit_bias is not None:
@@ -118,6 +132,7 @@ _WHOLE: tuple[tuple[Any, ...], ...] = (
     ("dry_penalty_last_n", -1),
     ("mirostat", 0, 2),
     ("completion", 0),
+    ("keep", -1),
 )
 _FAR = 1e20
 """What is larger has no more effect, and would leave the range of float32 when it is multiplied."""

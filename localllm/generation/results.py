@@ -12,10 +12,16 @@ the context is full, "interrupted" by whoever was listening."""
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens read and made. ``completion_tokens`` counts the token that ended generation too."""
+    """Tokens read and made. ``completion_tokens`` counts the token that ended generation too.
+
+    ``cached_tokens``: those of the prompt that were not computed, since a line of before began with them; ``cache`` says where that
+    was, "memory" or "disk", or why there were none.
+    """
 
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
+    cache: str = ""
 
     @property
     def total_tokens(self) -> int:
@@ -27,7 +33,8 @@ class Usage:
 class Timings:
     """Seconds of computation; the time that a listener takes between events is not in them.
 
-    ``prompt_seconds`` runs until the first token is known; ``completion_seconds`` covers the tokens after it.
+    ``prompt_seconds`` runs until the first token is known; ``completion_seconds`` covers the tokens after it. ``prompt_tokens``: those
+    that were computed, so without cached ones.
     """
 
     prompt_seconds: float
@@ -37,13 +44,23 @@ class Timings:
 
     @property
     def prompt_per_second(self) -> float:
-        """Prompt tokens a second; 0 where nothing was measured."""
+        """Prompt tokens computed a second; 0 where nothing was measured."""
         return self.prompt_tokens / self.prompt_seconds if self.prompt_seconds > 0 else 0.0
 
     @property
     def completion_per_second(self) -> float:
         """Tokens a second after the first one; 0 where there was only one."""
         return (self.completion_tokens - 1) / self.completion_seconds if self.completion_seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """What guessing ahead did: ``drafted`` tokens were guessed and verified, ``accepted`` of them were right. ``plain_per_second``: the
+    estimated speed without, in tokens a second after the first one; 0 where nothing was measured."""
+
+    drafted: int
+    accepted: int
+    plain_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +80,8 @@ class Result:
     ``tokens``: every id that was sampled, the one that ended generation and those of a stop string included.
     ``stop``: the stop string that was found, or the stop token, else None. ``seed`` and ``completion``: those that were used; with both
     the answer can be made again. ``logprobs``: one for each of the tokens, where they were asked for.
+    ``dropped_tokens``: of the prompt and the answer, so that the rest fitted into the context; ``dropped_turns``: whole turns among them.
+    ``speculation``: what guessing ahead did; None where it is off.
     """
 
     text: str
@@ -74,6 +93,14 @@ class Result:
     stop: str | int | None = None
     completion: int = 0
     logprobs: tuple[Logprob, ...] | None = None
+    dropped_tokens: int = 0
+    dropped_turns: int = 0
+    speculation: Speculation | None = None
+
+    @property
+    def truncated(self) -> bool:
+        """Whether anything was dropped for lack of context."""
+        return self.dropped_tokens > 0
 
     def __str__(self) -> str:
         return self.text

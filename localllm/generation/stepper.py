@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from types import TracebackType
@@ -9,32 +10,65 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from localllm.backends.base import Chunk, Float, Outputs, Progress, Session, Want
+from localllm.backends.base import Chunk, Float, Line, Outputs, Progress, Session, Want
 from localllm.errors import BackendError, ContextFullError, OptionError
 from localllm.generation import sampling
+from localllm.generation.past import Past
 
 Step = Callable[[sampling.State], tuple[Sequence[int], sampling.State]]
 """A provider of tokens: given the state after all tokens so far, the next ones (at least one) and the state after them."""
+GiveBack = Callable[[Sequence[int], Line, float], None]
+"""Takes a line's tokens, the line, and the seconds that a token of a prompt took (0: not known)."""
+_PROMPT = 16
+"""Longer chunks are taken for parts of a prompt."""
 
 
 class Stepper:
     """A line of tokens that grows by ``feed``. A context manager; closing gives the line's storage back.
 
     ``vocab``: ids must be below it. ``context``: the tokens that the line may hold. ``batch``: rows computed at once.
+    ``past``: what the line begins with; a fresh one if not given. ``give_back``: gets tokens and line at the end, where given.
     """
 
-    def __init__(self, session: Session, *, vocab: int, context: int, batch: int) -> None:
+    def __init__(
+        self, session: Session, *, vocab: int, context: int, batch: int, past: Past | None = None, give_back: GiveBack | None = None
+    ) -> None:
         self._session, self._vocab, self._context, self._batch = session, vocab, context, batch
-        self._line = session.new_line()
+        self.past = past or Past(session.new_line())
+        self._line, self._give_back = self.past.line, give_back
+        self._tokens = list(self.past.tokens)
+        self._timed, self._seconds = 0, 0.0
         self._open = True
+        self._closing: list[Callable[[], None]] = []
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """The tokens in the line."""
+        return self._tokens[: self._line.length]
 
     @property
     def length(self) -> int:
         """Tokens in the line."""
         return self._line.length
 
+    @property
+    def room(self) -> int:
+        """Tokens that can be fed in one pass."""
+        return min(self._batch, self._context - self._line.length)
+
+    def truncate(self, n: int) -> int:
+        """Forget what is beyond the first n tokens; the length reached, which may be less: then the tokens between have to be fed again."""
+        return self._line.truncate(n)
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """Have something closed with the line."""
+        self._closing.append(close)
+
     def feed(self, tokens: Sequence[int], *, last: int = 1, progress: Progress | None = None) -> Float:
         """Append tokens; the logits after each of the ``last`` ones: (last, V) float32, the caller's own.
+
+        ``progress("prompt", done, total)`` is told of the tokens in the line, before and after each chunk. What it raises ends the feeding
+        between two chunks, as an interrupt does: the line keeps what was computed.
 
         Raises OptionError for ids that do not exist, ContextFullError before anything is computed.
         """
@@ -52,6 +86,10 @@ class Stepper:
         """As ``feed``, but chunk by chunk, (n, V) each, so that all rows are never in memory together."""
         return self._run(self._checked(tokens, last), last, progress)
 
+    def checkpoint(self) -> None:
+        """Stay able to return to the present length."""
+        self._line.checkpoint()
+
     def rows(self, tokens: Sequence[int], *, last: int = 1, likeliest: int = 0, progress: Progress | None = None) -> Sequence[sampling.Row]:
         """As ``feed``, but of each row only the ``likeliest`` tokens, if not 0."""
         if likeliest == 0:
@@ -65,7 +103,7 @@ class Stepper:
     def follow(self, other: Stepper) -> None:
         """Become a fork of another line: the same past, on the same pages as long as neither writes to them."""
         self._line.close()
-        self._line = other._line.fork()
+        self._line, self._tokens, self.past = other._line.fork(), list(other.tokens), other.past
 
     @property
     def closed(self) -> bool:
@@ -74,9 +112,15 @@ class Stepper:
 
     def close(self) -> None:
         """Give the line back. Harmless when done twice."""
-        if self._open:
-            self._open = False
+        if not self._open:
+            return
+        self._open = False
+        for close in self._closing:
+            close()
+        if self._give_back is None:
             self._line.close()
+        else:
+            self._give_back(self.tokens, self._line, self._seconds / max(1, self._timed))
 
     def __enter__(self) -> Stepper:
         return self
@@ -98,16 +142,30 @@ class Stepper:
         if not self._open:
             raise BackendError("this line is closed; start a new one")
         chunk = ids[start : start + self._batch]
+        if progress is not None and start == 0:
+            progress("prompt", self._line.length, self._line.length + len(ids))
         wanted = range(max(0, len(ids) - last - start), len(chunk))
-        outputs = self._session.forward([Chunk(self._line, chunk, Want(wanted, likeliest))])
+        began = time.perf_counter()
+        outputs = self._session.forward([self._appended(chunk, Want(wanted, likeliest))])
+        if len(chunk) > _PROMPT:
+            self._timed, self._seconds = self._timed + len(chunk), self._seconds + time.perf_counter() - began
+        left = len(ids) - start - len(chunk)
+        if left:
+            self._line.checkpoint()  # a later prompt may have some of these chunks in common
         if progress is not None:
-            progress("prompt", start + len(chunk), len(ids))
+            progress("prompt", self._line.length, self._line.length + left)
         return outputs
+
+    def _appended(self, tokens: Sequence[int], want: Want) -> Chunk:
+        """A chunk for the session. Its tokens are noted before they are computed: whenever an interrupt comes, the line's length says how
+        many of them it holds."""
+        self._tokens[self._line.length :] = tokens
+        return Chunk(self._line, tokens, want)
 
     def _next(self, token: int, likeliest: int) -> Chunk:
         if not self._open:
             raise BackendError("this line is closed; start a new one")
-        return Chunk(self._line, self._checked([token], 1), Want((0,), likeliest))
+        return self._appended(self._checked([token], 1), Want((0,), likeliest))
 
     def _checked(self, tokens: Sequence[int], last: int) -> list[int]:
         ids = check_ids(tokens, self._vocab)
@@ -151,8 +209,8 @@ def check_ids(tokens: Sequence[int] | NDArray[np.integer], vocab: int) -> list[i
 
 
 def plain(stepper: Stepper, prompt: Sequence[int], progress: Progress | None = None) -> Step:
-    """One token a step: feeds the prompt at the first, and at each later one the token before."""
-    pending: Sequence[int] = prompt
+    """One token a step: feeds what the line lacks of the prompt at the first, and at each later one the token before."""
+    pending: Sequence[int] = prompt[stepper.length :]
 
     def next_token(state: sampling.State) -> tuple[Sequence[int], sampling.State]:
         nonlocal pending, progress

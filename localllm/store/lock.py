@@ -21,7 +21,7 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        while not _try(descriptor):
+        while not try_lock(descriptor):
             waiting()
             time.sleep(0.2)
         yield
@@ -29,7 +29,8 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _try(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file; False where another holds its lock. True too where the file system has no locks."""
     try:
         if sys.platform == "win32":
             import msvcrt

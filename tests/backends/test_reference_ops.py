@@ -74,7 +74,7 @@ def test_attention(random: Random, heads: int, kv_heads: int, dim: int, first: i
 
 
 def test_cache_grows_and_overwrites() -> None:
-    cache = ops.Cache(2)
+    cache = ops.Cache(2, 2, ("f32", "f32"))
     cache.put(0, np.ones((3, 2), np.float32), np.full((3, 2), 2, np.float32))
     copy = cache.copy(2)
     keys, values = cache.put(2, np.zeros((200, 2), np.float32), np.full((200, 2), 7, np.float32))

@@ -91,3 +91,10 @@ def test_an_answer_that_fills_the_context() -> None:
     model = answers("and so on")
     model.finish = "context"
     assert "and so on\n(the context is full; /reset begins anew)\n" in talk(model, "tell me")[1]
+
+
+def test_what_was_dropped_is_said() -> None:
+    model = answers("Hi!")
+    model.dropped = 30, 0
+    _, shown = talk(model, "hello", on_full="shift")
+    assert "Hi!\n(the oldest 30 tokens were dropped for lack of context; /reset begins anew)\n" in shown

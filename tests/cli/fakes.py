@@ -12,7 +12,7 @@ import pytest
 
 from localllm.cli import main
 from localllm.generation.options import GenerationOptions, make
-from localllm.generation.results import Event, Result, Timings, Usage
+from localllm.generation.results import Event, Result, Speculation, Timings, Usage
 
 
 @dataclass
@@ -21,6 +21,9 @@ class FakeStream:
 
     pieces: Sequence[str | BaseException]
     finish: Literal["stop", "context", "interrupted"] = "stop"
+    usage: Usage | None = None
+    dropped: tuple[int, int] = (0, 0)
+    speculation: Speculation | None = None
     closed: bool = False
     said: list[str] = field(default_factory=list)
     options: GenerationOptions = field(default_factory=GenerationOptions)
@@ -29,7 +32,11 @@ class FakeStream:
     @property
     def result(self) -> Result:
         n = len(self.said)
-        return Result("".join(self.said), tuple(range(n)), self.finish, Usage(5, n), Timings(0.5, 2.0, 5, n), seed=7)
+        usage, timings = self.usage or Usage(5, n), Timings(0.5, 2.0, 5, n)
+        text, tokens = "".join(self.said), tuple(range(n))
+        dropped, turns = self.dropped
+        guessed = self.speculation
+        return Result(text, tokens, self.finish, usage, timings, 7, dropped_tokens=dropped, dropped_turns=turns, speculation=guessed)
 
     @property
     def results(self) -> list[Result]:
@@ -54,7 +61,10 @@ class FakeModel:
 
     answers: list[Sequence[str | BaseException]]
     finish: Literal["stop", "context"] = "stop"
+    usage: Usage | None = None
+    dropped: tuple[int, int] = (0, 0)
     template: object = "a template"
+    speculation: Speculation | None = None
     asked: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     loaded: dict[str, Any] = field(default_factory=dict)
     streams: list[FakeStream] = field(default_factory=list)
@@ -63,7 +73,9 @@ class FakeModel:
     def stream(self, prompt: Any, *, progress: Any = None, **options: Any) -> FakeStream:
         self.asked.append((prompt, options))
         made = make({name: value for name, value in options.items() if name != "n"}, self.recommended)
-        self.streams.append(FakeStream(self.answers[len(self.asked) - 1], self.finish, options=made, n=options.get("n", 1)))
+        answer = self.answers[len(self.asked) - 1]
+        stream = FakeStream(answer, self.finish, self.usage, self.dropped, self.speculation, options=made, n=options.get("n", 1))
+        self.streams.append(stream)
         return self.streams[-1]
 
     def __enter__(self) -> FakeModel:

@@ -61,7 +61,7 @@ class Stream:
     def __init__(self, events): self.events = events
     def __iter__(self): return self.events
     def close(self): self.events.close()
-    result = types.SimpleNamespace(finish_reason="interrupted")
+    result = types.SimpleNamespace(finish_reason="interrupted", truncated=False)
 model = Model()
 stream = model.stream
 model.stream = lambda prompt, **options: Stream(stream(prompt, **options))

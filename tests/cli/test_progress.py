@@ -7,7 +7,7 @@ import time
 import pytest
 
 from localllm.cli import progress as progress_module
-from localllm.cli.progress import Progress
+from localllm.cli.progress import Pace, Progress
 from tests.cli.fakes import Terminal
 
 
@@ -66,3 +66,30 @@ def test_nothing_where_nobody_looks(capsys: pytest.CaptureFixture[str], monkeypa
         progress("load", 0, 10)
         time.sleep(0.1)
     assert capsys.readouterr().err == ""
+
+
+def test_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    pace = Pace("prompt", 1000)  # tokens that need not be computed do not count
+    pace.report(1000, 4000)
+    assert pace.left() == ""
+    now += 10
+    pace.report(2000, 4000)
+    assert pace.left() == "0:20 left"
+    now += 5
+    assert pace.left() == "0:15 left"
+    now += 60
+    assert pace.left() == "0:00 left"
+    pace.report(2500, 4000)
+    assert pace.left() == "1:15 left"
+
+
+def test_the_time_that_is_left_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = hurry(monkeypatch)
+    with Progress() as progress:
+        progress("prompt", 0, 3000)
+        time.sleep(0.1)
+        progress("prompt", 5, 3000)
+        wait_for(screen, "reading the prompt")
+        wait_for(screen, "left")

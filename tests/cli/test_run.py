@@ -12,6 +12,7 @@ import pytest
 from localllm.cli import run as command
 from localllm.cli.inputs import waiting_text
 from localllm.errors import ContextFullError
+from localllm.generation.results import Speculation, Usage
 from tests.cli.fakes import FakeModel, Ran
 
 Run = Callable[..., Ran]
@@ -35,6 +36,14 @@ def test_options_reach_the_model_under_their_names(run: Run, model: FakeModel, f
         )
     ]
     assert model.loaded == {"path": file, "threads": 2, "ctx": 64, "backend": "reference", "force": True}
+
+
+def test_guessing_ahead(run: Run, model: FakeModel, file: Path) -> None:
+    model.speculation = Speculation(50, 40, 10.0)
+    ran = run("run", "--spec", "draft", "--draft", file, "--stats", file, QUESTION)
+    assert model.asked[0][1] == {"spec": "draft"}
+    assert model.loaded == {"path": file, "draft": file}
+    assert "guessed ahead: 40 of 50 tokens right (80%); without, about 10.0 tokens/s\n" in ran.err
 
 
 def test_words_are_one_prompt(run: Run, model: FakeModel, file: Path) -> None:
@@ -119,6 +128,27 @@ def test_stats_go_to_stderr(run: Run, model: FakeModel, file: Path) -> None:
         "ended by: stop; seed: 7",
         "sampling: top_k 40; top_p 0.95; min_p 0.05; temperature 0.8",
     ]
+
+
+def test_stats_say_what_was_reused_or_why_nothing_was(run: Run, model: FakeModel, file: Path) -> None:
+    model.usage = Usage(5, 2, 4, "disk")
+    assert "reused: 4 tokens of the prompt, from disk\n" in run("run", file, "hi", "--stats").err
+    model.usage = Usage(5, 2, 0, "nothing is cached yet")
+    model.answers *= 2
+    assert "reused: nothing of the prompt: nothing is cached yet\n" in run("run", file, "hi", "--stats").err
+
+
+def test_what_was_dropped_is_said(run: Run, model: FakeModel, file: Path) -> None:
+    model.dropped = 30, 2
+    ran = run("run", file, "hi", "--on-full", "drop-oldest-turns", "--keep", 4)
+    assert model.asked[0][1] == {"on_full": "drop-oldest-turns", "keep": 4}
+    assert "note: the oldest 30 tokens (2 turns) were dropped for lack of context; -c N makes room for more" in ran.err
+    assert run("run", file, "hi", "--on-full", "sometimes").code == 2
+
+
+def test_caches_are_sized(run: Run, model: FakeModel, file: Path) -> None:
+    run("run", file, "hi", "--cache-ram", 100, "--cache-disk", 0)
+    assert model.loaded == {"path": file, "cache_ram": 100, "cache_disk": 0}
 
 
 def test_what_the_model_recommends_is_shown(run: Run, model: FakeModel, file: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from localllm.backends.base import Chunk, Outputs
 from localllm.errors import ContextFullError
+from localllm.generation.answer import Job
 from localllm.generation.batch import Streams
 from localllm.generation.options import make
-from localllm.generation.stream import Job, Stream
+from localllm.generation.stream import Stream
 from tests.generation.fakes import BOT, END, FakeDecoder, FakeSession, Rule, noise, saying, stepper
 
 PROMPT = [1, 2, BOT]
@@ -32,7 +33,7 @@ class CountingSession(FakeSession):
 
 def job(session: FakeSession, context: int = 4096, **options: Any) -> Job:
     return Job(
-        line=lambda: stepper(session, context),
+        line=lambda _: stepper(session, context),
         prompt=PROMPT,
         options=make({**WILD, **options}),
         decoder=FakeDecoder(),

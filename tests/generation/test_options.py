@@ -80,6 +80,8 @@ def test_a_name_like_no_other_gets_the_list() -> None:
         ("stop", 7),
         ("raw", 1),
         ("ignore_eos", "yes"),
+        ("spec", "eagle"),
+        ("spec", None),
         ("typical_p", 1.5),
         ("top_n_sigma", float("nan")),
         ("xtc_probability", -0.5),

@@ -54,6 +54,14 @@ def test_seed_and_text_do_not_depend_on_threads_or_chunks(model: localllm.Model,
     assert first.tokens != model.generate("Why is the sky blue?", seed=4, max_tokens=24).tokens
 
 
+def test_guesses_change_no_token(model: localllm.Model) -> None:
+    prompt = "Write a haiku about the sea. Then write it again, word for word, and then once more."
+    for options in ({"temperature": 0}, {"seed": 1}, {"seed": 2, "temperature": 1.2, "top_k": 0}, {"seed": 3, "repeat_penalty": 1.1}):
+        plain, guessed = (model.generate(prompt, spec=spec, max_tokens=120, **options) for spec in ("off", "ngram"))
+        assert guessed.tokens == plain.tokens, options
+        assert guessed.speculation is not None
+
+
 def test_several_answers_are_what_each_is_alone(model: localllm.Model) -> None:
     options: dict[str, Any] = {
         "seed": 3,

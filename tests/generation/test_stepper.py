@@ -41,7 +41,7 @@ def test_progress_is_told_of_tokens() -> None:
     told: list[tuple[str, int, int]] = []
     with stepper(FakeSession(batch=4)) as line:
         line.feed(range(10), progress=lambda *what: told.append(what))
-    assert told == [("prompt", 4, 10), ("prompt", 8, 10), ("prompt", 10, 10)]
+    assert told == [("prompt", 0, 10), ("prompt", 4, 10), ("prompt", 8, 10), ("prompt", 10, 10)]
 
 
 def test_a_full_context_is_refused_before_anything_is_computed() -> None:

@@ -9,10 +9,11 @@ import pytest
 from localllm.backends.base import Progress
 from localllm.errors import ContextFullError, OptionError
 from localllm.generation import sampling
+from localllm.generation.answer import Job, Provider
 from localllm.generation.options import make
 from localllm.generation.results import Event
 from localllm.generation.stepper import Step, Stepper, plain
-from localllm.generation.stream import Job, Provider, Stream
+from localllm.generation.stream import Stream
 from tests.generation.fakes import BOT, END, FakeDecoder, FakeSession, Rule, saying, stepper
 
 PROMPT = [1, 2, BOT]
@@ -24,7 +25,7 @@ def start(
 ) -> Stream:
     return Stream(
         Job(
-            line=lambda: stepper(session, context),
+            line=lambda _: stepper(session, context),
             prompt=prompt,
             options=make({**GREEDY, **options}),
             decoder=FakeDecoder(),

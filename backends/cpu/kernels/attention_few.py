@@ -13,6 +13,8 @@ from numba import float32
 
 from localllm.backends.cpu.arguments import ATTEND
 from localllm.backends.cpu.kernels.attention import HIDDEN, LOWEST, tile_rescaled
+from localllm.backends.cpu.kernels.attention_bytes import few_scores
+from localllm.backends.cpu.kernels.attention_values import values_fma
 from localllm.backends.cpu.kernels.grid import grid_fma, grid_store
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import AHEAD, FLOATS, TARGET
@@ -21,9 +23,26 @@ from localllm.backends.cpu.kernels.parts import st_part
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import loader, prefetcher, tile_store, zeros
 from localllm.backends.cpu.kernels.vec import bc_f, fma, hmax, hsum, keep_if, ld_f, ld_f32, ld_i64, sp_f, st_f, st_f32, vmax
+from localllm.backends.cpu.kv_types import BITS, QUANTISED
 from localllm.backends.cpu.records import KEY_TILES, PAGES, PARTIALS, POSITIONS, SCRATCH, SCRATCH_BYTES, TILE
 
-_Q, _Q_STRIDE, _OUT, _OUT_STRIDE, _HEADS, _KV_HEADS, _HEAD_DIM, _WINDOW, _LAYER_OFFSET, _ROWS = ATTEND.offsets
+(
+    _Q,
+    _Q_STRIDE,
+    _OUT,
+    _OUT_STRIDE,
+    _HEADS,
+    _KV_HEADS,
+    _HEAD_DIM,
+    _WINDOW,
+    _TABLE_STEP,
+    _TABLE_OFFSET,
+    _LAYER_OFFSET,
+    _WIDE,
+    _KEY_BYTES,
+    _HEAD_BYTES,
+    _ROWS,
+) = ATTEND.offsets
 _HEADS_AT_ONCE, _SUMS = (8, 24) if TARGET.vnni512 else (2, 4)  # how many heads, and vectors of sums, the registers hold
 _PIECES = 4  # pieces of work that there must be before rows share one
 
@@ -32,29 +51,32 @@ def _vectors(heads: int) -> int:
     return 4 if 4 * heads <= _SUMS else 2
 
 
-def _scores(heads: int) -> Any:
-    """(q, k, d, s, ahead): scores of a tile's keys for some heads, float32 [heads][TILE] at s. As much memory as the keys take is asked for
-    from ``ahead`` on."""
+def _scores(heads: int, kind: str) -> Any:
+    """(q, k, d, wide, s, ahead): scores of a tile's keys for some heads, float32 [heads][TILE] at s. As much memory as the keys take is
+    asked for from ``ahead`` on."""
     vectors = _vectors(heads)
+    if kind in QUANTISED:
+        return few_scores(heads, vectors // 2, kind)
+    size = 2 * BITS[kind]  # bytes of 16 keys' values
     start, update, store, fetch = (
         zeros(FLOATS, vectors * heads),
-        grid_fma("F16", vectors),
+        grid_fma(kind.upper(), vectors),
         grid_store(vectors),
-        prefetcher(vectors // 2 if AHEAD else 0),
+        prefetcher(vectors * size // 64 if AHEAD else 0),
     )
 
     @helper
-    def scores(q: int, k: int, d: int, s: int, ahead: int) -> None:
-        block = (d + 15) // 16 * 512
+    def scores(q: int, k: int, d: int, wide: int, s: int, ahead: int) -> None:
+        block = wide * size
         for i in range(0, 4, vectors):
             acc = start()
             p, x = k + i * block, q
             for _ in range(d):
                 fetch(ahead)
                 acc = update(acc, p, block, x, 4 * d)
-                p += 32
+                p += size
                 x += 4
-                ahead += 32 * vectors
+                ahead += size * vectors
             store(acc, s + 64 * i, 4 * TILE)
 
     return scores
@@ -82,52 +104,58 @@ def _softmax(s: int, out: int) -> None:
     st_f32(out + 4, hsum((x0 + x1) + (x2 + x3)))
 
 
-def _values(heads: int, vectors: int) -> Any:
-    """(p, v, keys, step, o, o_stride, ahead): 16*vectors values of the outputs of some heads, over keys that are ``step`` bytes apart. As
-    much memory is asked for from ``ahead`` on."""
+def _values(heads: int, vectors: int, kind: str) -> Any:
+    """(p, v, steps, keys, wide, o, o_stride, ahead): 16*vectors values of the outputs of some heads, over keys in a row. As much memory is
+    asked for from ``ahead`` on."""
+    bits = BITS[kind]
     start, update, store, fetch = (
         zeros(FLOATS, heads * vectors),
-        grid_fma("F16", vectors),
+        values_fma(kind, vectors),
         grid_store(vectors),
-        prefetcher((vectors + 1) // 2 if AHEAD else 0),
+        prefetcher((2 * bits * vectors + 63) // 64 if AHEAD else 0),
     )
 
     @helper
-    def values(p: int, v: int, keys: int, step: int, o: int, o_stride: int, ahead: int) -> None:
+    def values(p: int, v: int, steps: int, keys: int, wide: int, o: int, o_stride: int, ahead: int) -> None:
         acc = start()
         for _ in range(keys):
             fetch(ahead)
-            acc = update(acc, v, 32, p, 4 * TILE)
-            v += step
+            acc = update(acc, v, steps, p, 4 * TILE)
+            v += wide * bits // 8
+            steps += wide // 16
             p += 4
-            ahead += 32 * vectors
+            ahead += 2 * bits * vectors
         store(acc, o, o_stride)
 
     return values
 
 
-def _heads(heads: int) -> Any:
-    """(q, block, d, first, last, scratch, part, stride, ahead): partial results of some heads for the keys first..last of a tile."""
-    vectors = _vectors(heads)
-    scores, values, value = _scores(heads), _values(heads, vectors), _values(heads, 1)
+def _heads(heads: int, k: str, v: str) -> Any:
+    """(q, keys at, values at, d, wide, first, last, scratch, part, stride, ahead): partial results of some heads for the keys first..last
+    of a tile."""
+    vectors, bits = _vectors(heads), BITS[v]
+    least = 2 if v in QUANTISED else 1
+    scores, several, few = _scores(heads, k), _values(heads, vectors, v), _values(heads, least, v)
 
     @helper
-    def run(q: int, block: int, d: int, first: int, last: int, scratch: int, part: int, stride: int, ahead: int) -> None:
-        width = (d + 15) // 16 * 16
-        scores(q, block, d, scratch, block + 2 * TILE * width)
+    def run(
+        q: int, block: int, value: int, d: int, wide: int, first: int, last: int, scratch: int, part: int, stride: int, ahead: int
+    ) -> None:
+        scores(q, block, d, wide, scratch, value)
         if last - first < TILE - 1:
             for h in range(heads):
                 _hide(scratch + 4 * TILE * h, first, last)
         for h in range(heads):
             _softmax(scratch + 4 * TILE * h, part + h * stride)
-        p, v, keys = scratch + 4 * first, block + (TILE + first) * width * 2, last - first + 1
+        p, row, step, keys = scratch + 4 * first, value + first * (wide * bits // 8), value + TILE * wide * bits // 8, last - first + 1
+        step += first * (wide // 16)
         i = 0
-        while width - i >= 16 * vectors:
-            values(p, v + 2 * i, keys, 2 * width, part + 64 + 4 * i, stride, ahead + 2 * TILE * i)
+        while wide - i >= 16 * vectors:
+            several(p, row + i * bits // 8, step + i // 16, keys, wide, part + 64 + 4 * i, stride, ahead + TILE * i * bits // 8)
             i += 16 * vectors
-        while i < width:
-            value(p, v + 2 * i, keys, 2 * width, part + 64 + 4 * i, stride, ahead + 2 * TILE * i)
-            i += 16
+        while i < wide:
+            few(p, row + i * bits // 8, step + i // 16, keys, wide, part + 64 + 4 * i, stride, ahead + TILE * i * bits // 8)
+            i += 16 * least
 
     return run
 
@@ -142,14 +170,15 @@ def _first_key(args: int, pos: int) -> int:
 @helper
 def _block(args: int, state: int, row: int, t: int, g: int) -> Any:
     """Where the keys of a tile and key head lie that a row sees."""
-    page = ld_i64(ld_i64(ld_i64(state + 8 * PAGES) + 8 * row) + 8 * t)
-    return page + ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * ((ld_i64(args + _HEAD_DIM) + 15) // 16 * 16))
+    table = ld_i64(ld_i64(state + 8 * PAGES) + 8 * row) + ld_i64(args + _TABLE_OFFSET)
+    page = ld_i64(table + t * ld_i64(args + _TABLE_STEP))
+    return page + ld_i64(args + _LAYER_OFFSET) + g * ld_i64(args + _HEAD_BYTES)
 
 
-def _tile(group: int) -> Any:
+def _tile(group: int, k: str, v: str) -> Any:
     """(args, state, row, tile, kv head, scratch, ahead): the tile for all query heads of a key head, a few of them at once."""
     at_once = max(n for n in range(1, _HEADS_AT_ONCE + 1) if group % n == 0)
-    several, single = _heads(at_once), _heads(1)
+    several, single = _heads(at_once, k, v), _heads(1, k, v)
 
     @helper
     def tile(args: int, state: int, row: int, t: int, g: int, scratch: int, ahead: int) -> None:
@@ -160,18 +189,20 @@ def _tile(group: int) -> Any:
             return
         heads, d = ld_i64(args + _HEADS), ld_i64(args + _HEAD_DIM)
         left = heads // ld_i64(args + _KV_HEADS)
-        size = 64 + (d + 15) // 16 * 64
+        wide = ld_i64(args + _WIDE)
+        size = 64 + 4 * wide
         stride = size * ld_i64(state + 8 * KEY_TILES)
         part = ld_i64(state + 8 * PARTIALS) + (row * heads + g * left) * stride + (t - first_key // TILE) * size
         block = _block(args, state, row, t, g)
+        value = block + ld_i64(args + _KEY_BYTES)
         q = ld_i64(args + _Q) + row * ld_i64(args + _Q_STRIDE) + 4 * g * left * d
         while left >= at_once:
-            several(q, block, d, first, last, scratch, part, stride, ahead)
+            several(q, block, value, d, wide, first, last, scratch, part, stride, ahead)
             q += 4 * at_once * d
             part += at_once * stride
             left -= at_once
         while left > 0:
-            single(q, block, d, first, last, scratch, part, stride, ahead)
+            single(q, block, value, d, wide, first, last, scratch, part, stride, ahead)
             q += 4 * d
             part += stride
             left -= 1
@@ -209,13 +240,13 @@ def _piece(args: int, state: int, rows: int, i: int) -> Any:
     return rows, rows, 0, 0
 
 
-def attend_few(group: int = 4) -> Callable[..., None]:
+def attend_few(group: int = 4, k: str = "f16", v: str = "f16") -> Callable[..., None]:
     """Kernel (ATTEND): partial results; a piece of work is a tile of keys of one key head, for the rows of one line.
 
-    ``group``: how many query heads share a key head. Every number is right for every model; the model's own is fastest. A thread takes its
-    next piece early, to ask for its memory in time.
+    ``group``: how many query heads share a key head. Every number is right for every model; the model's own is fastest. ``k``, ``v``: types
+    of keys and values. A thread takes its next piece early, to ask for its memory in time.
     """
-    tile = _tile(group)
+    tile = _tile(group, k, v)
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
         rows = ld_i64(ld_i64(args + _ROWS))
@@ -263,9 +294,8 @@ _strip1, _strip8 = _strip(1), _strip(8)
 
 
 @helper
-def _merge(part: int, tiles: int, d: int, scratch: int, out: int) -> None:
+def _merge(part: int, tiles: int, d: int, wide: int, scratch: int, out: int) -> None:
     """All tiles of a head to its output, 16 at a time."""
-    wide = (d + 15) // 16 * 16
     size, old, new, sums = 64 + 4 * wide, scratch, scratch + 64, scratch + 128
     m, l = LOWEST, float32(0.0)
     for i in range(0, size + 128, 64):
@@ -291,9 +321,9 @@ def merge_few() -> Callable[..., None]:
     """Kernel (ATTEND): the tiles of attend_few to the output; a piece of work is one head of a row."""
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
-        heads, d = ld_i64(args + _HEADS), ld_i64(args + _HEAD_DIM)
+        heads, d, wide = ld_i64(args + _HEADS), ld_i64(args + _HEAD_DIM), ld_i64(args + _WIDE)
         scratch = ld_i64(state + 8 * SCRATCH) + thread * ld_i64(state + 8 * SCRATCH_BYTES)
-        stride = (64 + (d + 15) // 16 * 64) * ld_i64(state + 8 * KEY_TILES)
+        stride = (64 + 4 * wide) * ld_i64(state + 8 * KEY_TILES)
         pieces = ld_i64(ld_i64(args + _ROWS)) * heads
         i = take(counter)
         while i < pieces:
@@ -301,7 +331,7 @@ def merge_few() -> Callable[..., None]:
             pos = ld_i64(ld_i64(state + 8 * POSITIONS) + 8 * row)
             tiles = pos // TILE - _first_key(args, pos) // TILE + 1
             out = ld_i64(args + _OUT) + row * ld_i64(args + _OUT_STRIDE) + 4 * (i % heads) * d
-            _merge(ld_i64(state + 8 * PARTIALS) + i * stride, tiles, d, scratch, out)
+            _merge(ld_i64(state + 8 * PARTIALS) + i * stride, tiles, d, wide, scratch, out)
             i = take(counter)
 
     return run

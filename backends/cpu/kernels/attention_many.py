@@ -19,6 +19,8 @@ from localllm.backends.cpu.kernels.attention import (
     tile_sum,
     tile_turned,
 )
+from localllm.backends.cpu.kernels.attention_bytes import many_scores
+from localllm.backends.cpu.kernels.attention_values import key_widener, value_widener
 from localllm.backends.cpu.kernels.grid import grid_store
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import AHEAD, FLOATS, TARGET
@@ -26,10 +28,27 @@ from localllm.backends.cpu.kernels.maths import decay
 from localllm.backends.cpu.kernels.parts import ld_part, st_part
 from localllm.backends.cpu.kernels.sync import take
 from localllm.backends.cpu.kernels.tile import loader, prefetcher, tile_store, zeros
-from localllm.backends.cpu.kernels.vec import fma, keep_if, ld_f, ld_h, ld_i64, sp_f, st_f, st_i64, vmax
+from localllm.backends.cpu.kernels.vec import fma, keep_if, ld_f, ld_i64, sp_f, st_f, st_i64, vmax
+from localllm.backends.cpu.kv_types import QUANTISED
 from localllm.backends.cpu.records import NQ, QUERY_TILES, SCRATCH, SCRATCH_BYTES, TILE
 
-_Q, _Q_STRIDE, _OUT, _OUT_STRIDE, _HEADS, _KV_HEADS, _HEAD_DIM, _WINDOW, _LAYER_OFFSET, _ROWS = ATTEND.offsets
+(
+    _Q,
+    _Q_STRIDE,
+    _OUT,
+    _OUT_STRIDE,
+    _HEADS,
+    _KV_HEADS,
+    _HEAD_DIM,
+    _WINDOW,
+    _TABLE_STEP,
+    _TABLE_OFFSET,
+    _LAYER_OFFSET,
+    _WIDE,
+    _KEY_BYTES,
+    _HEAD_BYTES,
+    _ROWS,
+) = ATTEND.offsets
 _ROW = 64  # bytes of a vector of queries
 _COLUMNS = 16 if TARGET.vnni512 else 4 if TARGET.avx2 or TARGET.neon else 2  # vectors of sums that the registers hold
 _HEADS_AT_ONCE = MANY_HEADS if TARGET.vnni512 else 1
@@ -53,29 +72,20 @@ def _fetch(q: int, stride: int, rows: int, d: int, scratch: int, to: int) -> Non
         _turn(scratch, to + _ROW * i)
 
 
-@helper
-def _widen(block: int, wide: int, keys: int, k: int, v: int) -> None:
-    """The first ``keys`` keys and values of a tile to float32: keys in whole blocks of 16, values as [wide/16][TILE][16]."""
-    for i in range((keys + 15) // 16 * wide):
-        st_f(k + 64 * i, ld_h(block + 32 * i))
-    block += 2 * TILE * wide
-    for j in range(0, wide, 16):
-        for i in range(keys):
-            st_f(v + 4 * j * TILE + 64 * i, ld_h(block + 2 * (i * wide + j)))
-
-
-def _scores(heads: int) -> Any:
-    """(q, q_step, k, d, first, keys, s, ahead): [TILE][16 queries] scores of some heads, in whole blocks of 16 keys around first..keys-1.
-    Meanwhile the memory from ``ahead`` on is asked for."""
+def _scores(heads: int, kind: str) -> Any:
+    """(q, q_step, k, d, wide, first, keys, s, ahead): [TILE][16 queries] scores of some heads, in whole blocks of 16 keys around
+    first..keys-1. Meanwhile the memory from ``ahead`` on is asked for."""
+    if kind in QUANTISED:
+        return many_scores(heads, kind, _S)
     columns = _COLUMNS // heads
     update, store, fetch = rows_fma(heads), grid_store(columns), prefetcher(1 if AHEAD else 0)
 
     @helper
-    def scores(q: int, q_step: int, k: int, d: int, first: int, keys: int, s: int, ahead: int) -> None:
+    def scores(q: int, q_step: int, k: int, d: int, wide: int, first: int, keys: int, s: int, ahead: int) -> None:
         for b in range(first // 16, (keys + 15) // 16):
             for c in range(0, 16, columns):
                 acc = _start()
-                x, at = q, k + b * ((d + 15) // 16 * 1024) + 4 * c
+                x, at = q, k + b * (64 * wide) + 4 * c
                 for _ in range(d):
                     fetch(ahead)
                     acc = update(acc, x, q_step, at)
@@ -163,18 +173,17 @@ def _weigh(s: int, ml: int) -> None:
     st_f(s + TILE * _ROW + _ROW, old)
 
 
-def _step(heads: int) -> Any:
-    """(q, d, k, v, rows, keys, shift, reach, s, ahead): some heads meet one tile of keys. q: queries of the first, then its state."""
-    scores, values = _scores(heads), _values(heads)
+def _step(heads: int, kind: str) -> Any:
+    """(q, d, wide, k, v, rows, keys, shift, reach, s, ahead): some heads meet one tile of keys. q: queries of the first, then its state."""
+    scores, values = _scores(heads, kind), _values(heads)
 
     @helper
-    def step(q: int, d: int, k: int, v: int, rows: int, keys: int, shift: int, reach: int, s: int, ahead: int) -> None:
-        wide = (d + 15) // 16 * 16
+    def step(q: int, d: int, wide: int, k: int, v: int, rows: int, keys: int, shift: int, reach: int, s: int, ahead: int) -> None:
         step, ml = _head_bytes(wide), q + _ROW * wide
         first = max(0, -shift - reach)
         some = min(max(first, rows - 1 - shift - reach), keys)
         all_ = min(max(some, 1 - shift), keys)
-        scores(q, step, k, d, first, keys, s, ahead)
+        scores(q, step, k, d, wide, first, keys, s, ahead)
         for h in range(heads):
             if some > 0 or all_ < TILE:
                 _hide(s + h * _S, first, some, all_, keys, shift, reach)
@@ -190,9 +199,6 @@ def _head_bytes(wide: int) -> Any:
     return _ROW * (2 * wide + 2)
 
 
-_step1, _step2 = _step(1), _step(_HEADS_AT_ONCE)
-
-
 @helper
 def _finish(o: int, ml: int, d: int, scratch: int, out: int, stride: int, rows: int) -> None:
     """Output over sum, to the rows of the register."""
@@ -206,11 +212,11 @@ def _finish(o: int, ml: int, d: int, scratch: int, out: int, stride: int, rows: 
 
 
 @helper
-def _begin(args: int, tile: int, g: int, d: int, wide: int, group: int, scratch: int, qs: int) -> None:
-    """Queries of a group to scratch, each head followed by maximum, sum and output of nothing seen yet."""
+def _begin(args: int, tile: int, g: int, d: int, wide: int, words: int, group: int, scratch: int, qs: int) -> None:
+    """Queries of a group, ``words`` of each, to scratch, each head followed by maximum, sum and output of nothing seen yet."""
     q = ld_i64(args + _Q) + ld_i64(tile) * ld_i64(args + _Q_STRIDE) + 4 * g * group * d
     for h in range(group):
-        _fetch(q + 4 * h * d, ld_i64(args + _Q_STRIDE), ld_i64(tile + 8), d, scratch, qs)
+        _fetch(q + 4 * h * d, ld_i64(args + _Q_STRIDE), ld_i64(tile + 8), words, scratch, qs)
         qs += _ROW * wide
         st_f(qs, sp_f(LOWEST))
         for i in range(_ROW, _ROW * (wide + 2), _ROW):
@@ -218,45 +224,58 @@ def _begin(args: int, tile: int, g: int, d: int, wide: int, group: int, scratch:
         qs += _ROW * (wide + 2)
 
 
-@helper
-def _piece(args: int, tile: int, g: int, scratch: int) -> None:
-    d, group, window = ld_i64(args + _HEAD_DIM), ld_i64(args + _HEADS) // ld_i64(args + _KV_HEADS), ld_i64(args + _WINDOW)
-    wide = (d + 15) // 16 * 16
-    rows, pos, pages = ld_i64(tile + 8), ld_i64(tile + 16), ld_i64(tile + 24)
-    offset = ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * wide)
-    s, k = scratch, scratch + _HEADS_AT_ONCE * _S
-    v = k + 4 * TILE * wide
-    qs = v + 4 * TILE * wide
-    step = _head_bytes(wide)
-    reach = window - 1 if window > 0 else 1 << 40
-    _begin(args, tile, g, d, wide, group, scratch, qs)
-    last = (pos + rows - 1) // TILE
-    for t in range(max(0, pos - reach) // TILE, last + 1):
-        start = t * TILE
-        keys = min(TILE, pos + rows - start)
-        _widen(ld_i64(pages + 8 * t) + offset, wide, keys, k, v)
-        h, ahead = 0, ld_i64(pages + 8 * min(t + 1, last)) + offset
-        while h + _HEADS_AT_ONCE <= group:
-            _step2(qs + h * step, d, k, v, rows, keys, start - pos, reach, s, ahead)
-            h += _HEADS_AT_ONCE
-        while h < group:
-            _step1(qs + h * step, d, k, v, rows, keys, start - pos, reach, s, ahead)
-            h += 1
-    out = ld_i64(args + _OUT) + ld_i64(tile) * ld_i64(args + _OUT_STRIDE) + 4 * g * group * d
-    for h in range(group):
-        ml = qs + h * step + _ROW * wide
-        _finish(ml + 2 * _ROW, ml, d, scratch, out + 4 * h * d, ld_i64(args + _OUT_STRIDE), rows)
+def _piece(k_type: str, v_type: str) -> Any:
+    """(args, tile, kv head, scratch): a tile of queries meets all keys that it sees."""
+    step1, step2 = _step(1, k_type), _step(_HEADS_AT_ONCE, k_type)
+    widen_keys, widen_values, quantised = key_widener(k_type), value_widener(v_type), k_type in QUANTISED
+
+    @helper
+    def piece(args: int, tile: int, g: int, scratch: int) -> None:
+        d, group, window = ld_i64(args + _HEAD_DIM), ld_i64(args + _HEADS) // ld_i64(args + _KV_HEADS), ld_i64(args + _WINDOW)
+        wide = ld_i64(args + _WIDE)
+        rows, pos, pages = ld_i64(tile + 8), ld_i64(tile + 16), ld_i64(tile + 24) + ld_i64(args + _TABLE_OFFSET)
+        page_step = ld_i64(args + _TABLE_STEP)
+        offset = ld_i64(args + _LAYER_OFFSET) + g * ld_i64(args + _HEAD_BYTES)
+        s, k = scratch, scratch + _HEADS_AT_ONCE * _S
+        v = k + 4 * TILE * wide
+        qs = v + 4 * TILE * wide
+        step = _head_bytes(wide)
+        reach = window - 1 if window > 0 else 1 << 40
+        _begin(args, tile, g, d, wide, wide // 4 + wide // 16 if quantised else d, group, scratch, qs)
+        last = (pos + rows - 1) // TILE
+        for t in range(max(0, pos - reach) // TILE, last + 1):
+            start = t * TILE
+            keys = min(TILE, pos + rows - start)
+            block = ld_i64(pages + page_step * t) + offset
+            widen_keys(block, wide, keys, k)
+            widen_values(block + ld_i64(args + _KEY_BYTES), wide, keys, v)
+            there = block if quantised else k
+            h, ahead = 0, ld_i64(pages + page_step * min(t + 1, last)) + offset
+            while h + _HEADS_AT_ONCE <= group:
+                step2(qs + h * step, d, wide, there, v, rows, keys, start - pos, reach, s, ahead)
+                h += _HEADS_AT_ONCE
+            while h < group:
+                step1(qs + h * step, d, wide, there, v, rows, keys, start - pos, reach, s, ahead)
+                h += 1
+        out = ld_i64(args + _OUT) + ld_i64(tile) * ld_i64(args + _OUT_STRIDE) + 4 * g * group * d
+        for h in range(group):
+            ml = qs + h * step + _ROW * wide
+            _finish(ml + 2 * _ROW, ml, d, scratch, out + 4 * h * d, ld_i64(args + _OUT_STRIDE), rows)
+
+    return piece
 
 
-def attend_many() -> Callable[..., None]:
-    """Kernel (ATTEND): a piece of work is a tile of queries and one key head; the last tiles, which see most, come first."""
+def attend_many(k: str = "f16", v: str = "f16") -> Callable[..., None]:
+    """Kernel (ATTEND), for types of keys and values: a piece of work is a tile of queries and one key head; the last tiles, which see most,
+    come first."""
+    piece = _piece(k, v)
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
         count, kv_heads = ld_i64(state + 8 * NQ), ld_i64(args + _KV_HEADS)
         scratch = ld_i64(state + 8 * SCRATCH) + thread * ld_i64(state + 8 * SCRATCH_BYTES)
         i = take(counter)
         while i < count * kv_heads:
-            _piece(args, ld_i64(state + 8 * QUERY_TILES) + 32 * (count - 1 - i // kv_heads), i % kv_heads, scratch)
+            piece(args, ld_i64(state + 8 * QUERY_TILES) + 32 * (count - 1 - i // kv_heads), i % kv_heads, scratch)
             i = take(counter)
 
     return run

@@ -8,11 +8,12 @@ from typing import Any
 from numba import int32
 
 from localllm.backends.cpu.arguments import ROPE_STORE
+from localllm.backends.cpu.kernels.cache_store import key_storer, query_storer, rotator, value_storer
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.norm import rms_norm_row
-from localllm.backends.cpu.kernels.parts import ld_part, scatter_h, st_part
+from localllm.backends.cpu.kernels.parts import ld_part, st_part
 from localllm.backends.cpu.kernels.sync import take
-from localllm.backends.cpu.kernels.vec import evens, float_of, ld_f, ld_i32, ld_i64, mix_high, mix_low, odds, sp_f, st_f, st_h
+from localllm.backends.cpu.kernels.vec import evens, float_of, ld_f, ld_i32, ld_i64, mix_high, mix_low, odds, sp_f, st_f
 from localllm.backends.cpu.records import PAGES, POSITIONS, ROPES, SCRATCH, SCRATCH_BYTES, TILE
 
 (
@@ -31,7 +32,12 @@ from localllm.backends.cpu.records import PAGES, POSITIONS, ROPES, SCRATCH, SCRA
     _K_NORM,
     _EPS,
     _SCALE,
+    _TABLE_STEP,
+    _TABLE_OFFSET,
     _LAYER_OFFSET,
+    _WIDE,
+    _KEY_BYTES,
+    _HEAD_BYTES,
     _ROWS,
 ) = ROPE_STORE.offsets
 _BLOCK = 8  # rows of a piece of work: threads that store neighbouring keys would fight over cache lines
@@ -83,43 +89,58 @@ def _fetcher(kind: str) -> Any:
     return fetch
 
 
-@helper
-def _store(k: int, v: int, d: int, block: int, pos: int) -> None:
-    """k, from scratch, and v, from its register, to position ``pos`` of a page; ``block``: address of the head's part of it."""
-    wide = (d + 15) // 16 * 16
-    key, value = block + pos // 16 * (32 * wide) + pos % 16 * 2, block + 2 * TILE * wide + pos * (2 * wide)
-    for i in range(0, wide, 16):
-        scatter_h(key + 32 * i, 32, ld_f(k + 4 * i))
-        st_h(value + 2 * i, ld_part(v + 4 * i, d - i))
+def _scaler(k_type: str) -> Any:
+    """(x, d, wide, scale, to): a query from scratch to its register, scaled, as keys of that type want it."""
+    quantise, rotate = query_storer(k_type), rotator(k_type)
+    if quantise is None:
+
+        @helper
+        def put(x: int, d: int, wide: int, scale: Any, to: int) -> None:
+            for i in range(0, d, 16):
+                st_part(to + 4 * i, ld_f(x + 4 * i) * scale, d - i)
+
+    else:
+
+        @helper
+        def put(x: int, d: int, wide: int, scale: Any, to: int) -> None:
+            for i in range(0, d, 16):
+                st_f(x + 4 * i, ld_f(x + 4 * i) * scale)
+            rotate(x, d)
+            quantise(x, wide, to)
+
+    return put
 
 
-def _row_of(kind: str) -> Any:
+def _row_of(kind: str, k_type: str, v_type: str) -> Any:
     """(args, state, row, kv head, scratch): one row of a key head and of the query heads that see it."""
-    fetch = _fetcher(kind)
+    fetch, put_query, rotate = _fetcher(kind), _scaler(k_type), rotator(k_type)
+    put_key, put_value = key_storer(k_type), value_storer(v_type)
 
     @helper
     def row(args: int, state: int, t: int, g: int, scratch: int) -> None:
         d, dim, group = ld_i64(args + _HEAD_DIM), ld_i64(args + _DIM), ld_i64(args + _HEADS) // ld_i64(args + _KV_HEADS)
         eps, scale = float_of(int32(ld_i32(args + _EPS))), sp_f(float_of(int32(ld_i32(args + _SCALE))))
-        pos = ld_i64(ld_i64(state + 8 * POSITIONS) + 8 * t)
+        pos, wide = ld_i64(ld_i64(state + 8 * POSITIONS) + 8 * t), ld_i64(args + _WIDE)
         table = ld_i64(state + 8 * (ROPES + ld_i64(args + _ROPE))) + pos * dim * 4
         q = ld_i64(args + _Q) + t * ld_i64(args + _Q_STRIDE) + 4 * g * group * d
         for _ in range(group):
             fetch(q, scratch, d, ld_i64(args + _Q_NORM), eps, dim, table)
-            for i in range(0, d, 16):
-                st_part(q + 4 * i, ld_f(scratch + 4 * i) * scale, d - i)
+            put_query(scratch, d, wide, scale, q)
             q += 4 * d
         fetch(ld_i64(args + _K) + t * ld_i64(args + _K_STRIDE) + 4 * g * d, scratch, d, ld_i64(args + _K_NORM), eps, dim, table)
-        page = ld_i64(ld_i64(ld_i64(state + 8 * PAGES) + 8 * t) + pos // TILE * 8)
-        block = page + ld_i64(args + _LAYER_OFFSET) + g * (4 * TILE * ((d + 15) // 16 * 16))
-        _store(scratch, ld_i64(args + _V) + t * ld_i64(args + _V_STRIDE) + 4 * g * d, d, block, pos % TILE)
+        page = ld_i64(ld_i64(ld_i64(state + 8 * PAGES) + 8 * t) + pos // TILE * ld_i64(args + _TABLE_STEP) + ld_i64(args + _TABLE_OFFSET))
+        block = page + ld_i64(args + _LAYER_OFFSET) + g * ld_i64(args + _HEAD_BYTES)
+        rotate(scratch, d)
+        put_key(scratch, wide, block, pos % TILE)
+        put_value(ld_i64(args + _V) + t * ld_i64(args + _V_STRIDE) + 4 * g * d, d, wide, block + ld_i64(args + _KEY_BYTES), pos % TILE)
 
     return row
 
 
-def rope_store(kind: str) -> Callable[..., None]:
-    """Kernel (ROPE_STORE), kind "neox", "norm" or "none": a piece of work is one key head and its query heads, in a few rows."""
-    row = _row_of(kind)
+def rope_store(kind: str, k: str = "f16", v: str = "f16") -> Callable[..., None]:
+    """Kernel (ROPE_STORE), kind "neox", "norm" or "none", for types of keys and values: a piece of work is one key head and its query
+    heads, in a few rows."""
+    row = _row_of(kind, k, v)
 
     def run(args: int, state: int, counter: int, thread: int) -> None:
         rows, kv_heads = ld_i64(ld_i64(args + _ROWS)), ld_i64(args + _KV_HEADS)

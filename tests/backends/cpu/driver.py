@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from localllm.backends.cpu import arguments
 from localllm.backends.cpu.kernel_cache import KernelId, kernels
+from localllm.backends.cpu.kv_types import HeadLayout
 from localllm.backends.cpu.records import (
     KEY_TILES,
     NQ,
@@ -34,6 +35,7 @@ from localllm.backends.cpu.records import (
     TILE,
     Record,
 )
+from tests.backends.cpu.kv import Heads
 
 Bytes = NDArray[np.uint8]
 Alloc = Callable[[int], Bytes]
@@ -169,32 +171,29 @@ class Driver:
 class Cache:
     """The pages of one line: NaN until written. Heads of ``layers`` layers; the page table is not in rising order of addresses."""
 
-    def __init__(self, driver: Driver, length: int, kv_heads: int, head_dim: int, layers: int = 1) -> None:
-        self.kv_heads, self.head_dim, self.width = kv_heads, head_dim, arguments.padded(head_dim)
-        self.layer_bytes = kv_heads * arguments.head_bytes(head_dim)
+    def __init__(self, driver: Driver, length: int, kv_heads: int, head_dim: int, layers: int = 1, k: str = "f16", v: str = "f16") -> None:
+        self.kv_heads, self.layout = kv_heads, HeadLayout(k, v, head_dim)
+        self.layer_bytes = kv_heads * self.layout.bytes
         self.pages = [driver.alloc(layers * self.layer_bytes) for _ in range(-(-length // TILE))]
         driver._kept.append(self.pages)
-        self.table = driver.address([int(page.ctypes.data) for page in self.pages], np.int64)
+        self.table = driver.address([[-1, -1, int(page.ctypes.data)] for page in self.pages], np.int64)
 
-    def _views(self, layer: int, position: int) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
-        """Where a position's keys and values lie, as views (kv_heads, padded width)."""
-        page = self.pages[position // TILE][layer * self.layer_bytes : (layer + 1) * self.layer_bytes]
-        heads = page.view(np.float16).reshape(self.kv_heads, 2, TILE * self.width)
-        keys = heads[:, 0].reshape(self.kv_heads, TILE // 16, self.width, 16)
-        at = position % TILE
-        return keys[:, at // 16, :, at % 16], heads[:, 1].reshape(self.kv_heads, TILE, self.width)[:, at]
+    def place(self, layer: int) -> dict[str, int]:
+        """Words of a record: where a layer's keys and values lie."""
+        return {"table_step": 24, "table_offset": 16, "layer_offset": layer * self.layer_bytes, **self.layout.words()}
 
     def put(self, first: int, k: Any, v: Any, layer: int = 0) -> None:
         """Writes keys and values (n, kv_heads, head_dim) from position ``first`` on."""
         for i in range(len(k)):
-            for view, values in zip(self._views(layer, first + i), (k[i], v[i]), strict=True):
-                view[:] = 0
-                view[:, : self.head_dim] = values
+            self._heads(layer, first + i).put((first + i) % TILE, k[i], v[i])
 
-    def get(self, position: int, layer: int = 0) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
-        """Keys and values of a position, (kv_heads, padded width)."""
-        keys, values = self._views(layer, position)
-        return keys.copy(), values.copy()
+    def get(self, position: int, layer: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Keys and values of a position, (kv_heads, padded width) float32."""
+        return self._heads(layer, position).get(position % TILE)
+
+    def _heads(self, layer: int, position: int) -> Heads:
+        page = self.pages[position // TILE]
+        return Heads(page[layer * self.layer_bytes : (layer + 1) * self.layer_bytes], self.kv_heads, self.layout)
 
 
 def line_words(driver: Driver, cache: Cache, positions: Sequence[int]) -> dict[int, int]:
@@ -209,9 +208,9 @@ def query_tiles(driver: Driver, runs: Sequence[tuple[int, int, int, Cache]]) -> 
     return {QUERY_TILES: driver.address(tiles, np.int64), NQ: len(tiles)}
 
 
-def partials(driver: Driver, rows: int, heads: int, head_dim: int, tiles: int) -> dict[int, int]:
+def partials(driver: Driver, rows: int, heads: int, wide: int, tiles: int) -> dict[int, int]:
     """State words of scratch for attention over few rows."""
-    memory = driver.alloc(rows * heads * tiles * arguments.partial_bytes(head_dim))
+    memory = driver.alloc(rows * heads * tiles * arguments.partial_bytes(wide))
     driver._kept.append(memory)
     return {PARTIALS: int(memory.ctypes.data), KEY_TILES: tiles}
 

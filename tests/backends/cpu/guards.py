@@ -18,7 +18,7 @@ from tests.backends.cpu.driver import Driver
 from tests.backends.cpu.test_choose import likeliest
 from tests.backends.cpu.test_moe import route
 from tests.backends.cpu.test_norm import rms_norm
-from tests.backends.cpu.test_rope import CASES
+from tests.backends.cpu.test_rope import CASES, QUANTISED
 
 Family = Callable[[Driver, np.random.Generator], None]
 
@@ -49,11 +49,12 @@ def choose(driver: Driver, rng: np.random.Generator) -> None:
 
 def rope(driver: Driver, rng: np.random.Generator) -> None:
     """Rotation and the cache."""
-    for case in CASES:
+    for case in CASES + QUANTISED:
         case.run(driver, rng)
 
 
 _SHAPES = [(Shape(2, 1, 16, 5), 70), (Shape(3, 3, 20), 65), (Shape(7, 1, 64, 64), 130), (Shape(1, 1, 72), 9), (Shape(8, 1, 8), 64)]
+_SHAPES += [(Shape(7, 1, 64, 64, *types), 70) for types in (("q8_0", "q8_0"), ("q4_0", "q4_0"), ("f32", "q8_0"), ("q8_0", "f16"))]
 
 
 def attention_few(driver: Driver, rng: np.random.Generator) -> None:

@@ -10,8 +10,9 @@ import pytest
 from localllm.backends.cpu.arguments import few_scratch, many_scratch
 from localllm.backends.cpu.records import PAGES
 from tests.backends.cpu.attention import Line, Shape, call, few, many, same
-from tests.backends.cpu.driver import Cache, Driver, line_words, partials, query_tiles
+from tests.backends.cpu.driver import Driver, line_words, partials, query_tiles
 
+TYPES = [("f32", "f32"), ("q8_0", "q8_0"), ("q4_0", "q4_0"), ("f16", "q4_0"), ("q8_0", "f16")]
 CASES = [
     (Shape(4, 4, 64), 150),
     (Shape(7, 1, 64), 140),
@@ -25,6 +26,11 @@ CASES = [
     (Shape(1, 1, 16, 1), 80),
     (Shape(2, 2, 100, 129), 330),
     (Shape(16, 1, 8, 63), 130),
+    *[(Shape(14, 2, 64, 40, *types), 150) for types in TYPES],
+    *[(Shape(3, 1, 20, 5, *types), 100) for types in TYPES],
+    (Shape(8, 2, 128, 0, "q8_0", "q8_0"), 270),
+    (Shape(8, 2, 128, 0, "q4_0", "q4_0"), 200),
+    (Shape(1, 1, 80, 0, "q8_0", "q8_0"), 80),
 ]
 IDS = [f"{shape}-{length}" for shape, length in CASES]
 
@@ -52,10 +58,11 @@ def test_bits_do_not_depend_on_the_cut(shape: Shape, length: int, rng: np.random
         assert same(many(Driver(), line, position, 1)[0], whole[position]), position
 
 
+@pytest.mark.parametrize("types", [("f16", "f16"), ("q8_0", "q8_0"), ("q4_0", "q4_0")])
 @pytest.mark.parametrize("window", [0, 24])
-def test_later_tokens_change_nothing(window: int, rng: np.random.Generator) -> None:
+def test_later_tokens_change_nothing(window: int, types: tuple[str, str], rng: np.random.Generator) -> None:
     """Not even infinite and undefined ones: neither those of the same batch nor what a truncated line has left in its pages."""
-    line = Line.random(Shape(4, 2, 64, window), 150, rng)
+    line = Line.random(Shape(4, 2, 64, window, *types), 150, rng)
     whole = many(Driver(), line, 0, 150)
     for start in (3, 70, 127):
         spoilt = Line(line.shape, line.q.copy(), line.k.copy(), line.v.copy())
@@ -79,7 +86,7 @@ def test_what_the_window_has_left_changes_nothing(rng: np.random.Generator) -> N
 def test_tiny_products_keep_their_sign(rng: np.random.Generator) -> None:
     """Weights that vanish against values that are subnormal: sums of -0 must not become +0 in one kernel alone."""
     line = Line.random(Shape(2, 1, 32, 70), 200, rng, sharp=60)
-    line.v[:] = -np.abs(line.v) * np.float16(1e-7)
+    line.v[:] = (-np.abs(line.v) * np.float32(1e-7)).astype(np.float16)
     whole = many(Driver(), line, 0, 200)
     assert same(few(Driver(), line, range(200)), whole)
     for start in (0, 50, 101, 164):
@@ -115,7 +122,7 @@ def test_rows_of_two_lines(rng: np.random.Generator) -> None:
     """Rows of several lines in one batch, apart or interleaved, are what they are alone."""
     shape, driver = Shape(4, 2, 32, 40), Driver(threads=2)
     lines = [Line.random(shape, length, rng) for length in (100, 30)]
-    caches = [Cache(driver, len(line.q), 2, 32) for line in lines]
+    caches = [shape.cache(driver, len(line.q)) for line in lines]
     for line, cache in zip(lines, caches, strict=True):
         cache.put(0, line.k, line.v)
     alone = np.concatenate([many(Driver(), line, 0, len(line.q)) for line in lines])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from localllm.backends.cpu.arguments import ROPE_STORE, rope_scratch
 from localllm.backends.cpu.records import float_bits
 from tests.backends.cpu.driver import Cache, Driver, Register, call_words, jit, line_words, rope_words
+from tests.backends.cpu.kv import queries, wide
 
 EPS = 1e-6
 SCALE = 0.25
@@ -29,23 +30,29 @@ class Case:
     positions: list[int]
     norms: bool
     layer: int = 0
+    k_type: str = "f16"
+    v_type: str = "f16"
 
-    def run(self, driver: Driver, rng: np.random.Generator) -> tuple[Register, Register, Register, Register, Cache, dict[str, Any]]:
-        """(q before, q, k, v, cache, tables and norm weights)."""
+    def run(
+        self, driver: Driver, rng: np.random.Generator, spoil: float | None = None
+    ) -> tuple[Register, Register, Register, Register, Cache, dict[str, Any]]:
+        """(q before, q, k, v, cache, tables and norm weights). ``spoil``: a value of the first head of the first row."""
         rows, length = len(self.positions), max(self.positions) + 1
         q = rng.normal(size=(rows, self.heads * self.d))
         before, q_register = driver.register(q), driver.register(q)
         k, v = (driver.register(rng.normal(size=(rows, self.kv_heads * self.d))) for _ in range(2))
+        if spoil is not None:
+            q_register.data[0, 7] = k.data[0, 7] = v.data[0, 7] = spoil
         angles = rng.uniform(0, 7, (length, self.dim // 2))
         table = np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
         weights = [rng.normal(1, 0.2, self.d).astype(np.float32) for _ in range(2)]
-        cache = Cache(driver, length, self.kv_heads, self.d, layers=self.layer + 1)
+        cache = Cache(driver, length, self.kv_heads, self.d, self.layer + 1, self.k_type, self.v_type)
         state = driver.state({**line_words(driver, cache, self.positions), **rope_words(driver, [table[:0], table])}, rope_scratch(self.d))
         words = {**q_register.words("q"), **k.words("k"), **v.words("v"), "heads": self.heads, "kv_heads": self.kv_heads}
         words |= {"head_dim": self.d, "dim": self.dim, "rope": 1, "rows": driver.count(rows)}
         words |= {name: driver.weight(w) if self.norms else 0 for name, w in zip(("q_norm", "k_norm"), weights, strict=True)}
-        words |= {"eps": float_bits(EPS), "scale": float_bits(SCALE), "layer_offset": self.layer * cache.layer_bytes}
-        driver.run(("rope", "rope_store", self.kind), ROPE_STORE, words, state)
+        words |= {"eps": float_bits(EPS), "scale": float_bits(SCALE), **cache.place(self.layer)}
+        driver.run(("rope", "rope_store", self.kind, self.k_type, self.v_type), ROPE_STORE, words, state)
         return before, q_register, k, v, cache, {"table": table, "weights": weights}
 
     def expected(self, x: Register, heads: int, table: NDArray[np.float32], weight: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -83,7 +90,72 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.kind}-{c.heads}x{c.kv_heads}x{c.d}-{c.dim}")
+QUANTISED = [
+    Case("neox", 14, 2, 64, 64, [60, 61, 64, 130], norms=True, layer=1, k_type="q8_0", v_type="q8_0"),
+    Case("norm", 3, 1, 20, 20, [15, 16], norms=False, k_type="q8_0", v_type="q8_0"),
+    Case("neox", 4, 2, 128, 64, [5, 70], norms=False, k_type="q4_0", v_type="q4_0"),
+    Case("none", 2, 2, 80, 0, [1], norms=False, k_type="q4_0", v_type="f16"),
+    Case("norm", 2, 1, 96, 96, [64, 65], norms=False, k_type="f16", v_type="q4_0"),
+    Case("norm", 2, 1, 256, 256, [3], norms=True, k_type="q4_0", v_type="q8_0"),
+]
+IDS = [f"{c.kind}-{c.heads}x{c.kv_heads}x{c.d}-{c.dim}-{c.k_type}-{c.v_type}" for c in CASES + QUANTISED]
+
+
+@pytest.mark.parametrize("case", QUANTISED, ids=IDS[len(CASES) :])
+def test_quantised_heads(case: Case, rng: np.random.Generator) -> None:
+    before, q, k, v, cache, given = case.run(Driver(threads=2), rng)
+    turn = hadamard(case.d) if case.k_type == "q4_0" else np.eye(case.d)
+    expected = case.expected(before, case.heads, given["table"], given["weights"][0]) * SCALE
+    keys = case.expected(k, case.kv_heads, given["table"], given["weights"][1])
+    slots = q.data.reshape(expected.shape)
+    if case.k_type == "f16":
+        np.testing.assert_allclose(slots, expected, rtol=2e-6, atol=2e-7)
+    else:
+        _near(queries(slots, case.k_type), expected @ turn, "q8_0")
+    q.check_padding()
+    for row, position in enumerate(case.positions):
+        stored_k, stored_v = cache.get(position, case.layer)
+        _near(stored_k[:, : case.d], keys[row] @ turn, case.k_type)
+        _near(stored_v[:, : case.d], v.data[row].reshape(case.kv_heads, case.d), case.v_type)
+        assert not np.any(stored_k[:, case.d :]) and not np.any(stored_v[:, case.d :])
+
+
+def _near(found: NDArray[np.float32], exact: NDArray[np.float64], kind: str) -> None:
+    """Half a step off, a little more where a step was rounded; in 4 bits a whole one where a value is as large as the largest, with the
+    other sign."""
+    blocks = wide(exact).reshape(*exact.shape[:-1], -1, 32)
+    largest = np.repeat(np.abs(blocks).max(axis=-1), 32, axis=-1)[..., : exact.shape[-1]]
+    error = np.abs(found - exact)
+    if kind == "f16":
+        assert np.all(error <= 6e-4 * np.abs(exact) + 6e-7)
+    elif kind == "q8_0":
+        assert np.all(error <= (0.5 / 127 + 1e-3) * largest)
+    else:
+        assert np.all(error <= (1 / 8 + 1e-3) * largest)
+        assert np.mean(error / largest) <= 0.04  # a uniform error of half a step at most has a mean of 1/32
+
+
+def hadamard(d: int) -> NDArray[np.float64]:
+    """Sylvester's matrix of the largest power of two that divides d, over the diagonal, orthogonal."""
+    n, h = d & -d, np.ones((1, 1))
+    while len(h) < n:
+        h = np.block([[h, h], [h, -h]])
+    return np.asarray(np.kron(np.eye(d // n), h / np.sqrt(n)))
+
+
+@pytest.mark.parametrize("k_type", ["q8_0", "q4_0"])
+def test_a_head_that_is_not_finite_says_so(k_type: str, rng: np.random.Generator) -> None:
+    case = Case("none", 2, 2, 64, 0, [1, 2], norms=False, k_type=k_type, v_type=k_type)
+    for value in (np.nan, np.inf, -np.inf):
+        _, q, _, _, cache, _ = case.run(Driver(), rng, spoil=value)
+        stored_k, stored_v = cache.get(1)
+        assert not np.any(np.isfinite(stored_k[0, :32])) and np.all(np.isfinite(stored_k[1]))
+        assert not np.any(np.isfinite(stored_v[0, :32])) and np.all(np.isfinite(stored_v[:, 32:]))
+        found = queries(q.data.reshape(2, 2, 64), k_type)
+        assert not np.any(np.isfinite(found[0, 0, :32])) and np.all(np.isfinite(found[1]))
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS[: len(CASES)])
 def test_rope_store(case: Case, rng: np.random.Generator) -> None:
     before, q, k, v, cache, given = case.run(Driver(threads=2), rng)
     expected = case.expected(before, case.heads, given["table"], given["weights"][0]) * SCALE

@@ -79,8 +79,9 @@ def test_lines_do_not_touch_each_other(path: Path) -> None:
         assert b.truncate(70) == 70
         assert np.array_equal(run.feed(session, b, TOKENS[70:100]), whole[70:100])
         assert np.array_equal(run.feed(session, a, TOKENS[75:100]), whole[75:100])
-        assert a.truncate(30) == 30
-        assert np.array_equal(run.feed(session, a, TOKENS[30:60]), whole[30:60])
+        start = a.truncate(30)
+        assert start == (0 if path.stem == "gemma3" else 30)  # its window is gone
+        assert np.array_equal(run.feed(session, a, TOKENS[start:60]), whole[start:60])
 
 
 def test_the_likeliest_are_those_of_the_logits(path: Path) -> None:
@@ -101,7 +102,7 @@ def test_pages_are_used_again(path: Path) -> None:
         first.close()
         again = session.new_line()
         assert np.array_equal(run.feed(session, again, TOKENS[:50]), before)
-        assert not session._engine.pool._free  # type: ignore[attr-defined]
+        assert not session._engine.storage.pools[0]._free  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_an_interrupt_while_a_line_gets_pages(small: Path, where: str, monkeypat
         line = session.new_line()
         run.feed(session, line, tokens, [0])
         other = line.fork()
-        target = (pages.Pool, "take") if where == "take" else (pages.PagedLine, "_set")
+        target = (pages.Pool, "take") if where == "take" else (pages.Strand, "_set")
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(target[0], target[1], interrupted)
             run.feed(session, other, [7], [0])

@@ -1,0 +1,71 @@
+"""Whether a source that costs time is worth asking at all, by what the steps with it have earned."""
+
+from __future__ import annotations
+
+_MEMORY = 15 / 16
+"""What a step is worth in the running gain after each later one."""
+_HOPE = 0.1
+"""The gain of a step that is expected at the beginning, in tokens of plain decoding."""
+_TRY = 0.05
+"""The same after a pause: a step or two must show that it has changed."""
+_SHORT, _LONG = 32, 1024
+"""Tokens of the first pause, and of the longest: each that was in vain doubles the next."""
+_OUTLOOK = 64
+"""Tokens that are expected to follow at least; where the text is longer already, as many again."""
+_RUN, _RUN_ALONE = 24.0, 64.0
+"""Steps in a row that are expected at the beginning, with and without another source beside it."""
+_LOSS, _GRACE = 0.01, 1.0
+"""What all steps together may have lost when another try is made: this part of the text, and so many tokens."""
+
+
+class Venture:
+    """Counts in tokens of plain decoding. ``ahead``: what the steps of a text have gained so far."""
+
+    def __init__(self) -> None:
+        self.gain = _HOPE
+        self.ahead = 0.0
+        self._made = self._pause = 0
+        self._next_pause = _SHORT
+        self._trying = False
+        self._run, self._steps = 0.0, 0
+
+    @property
+    def run(self) -> float:
+        """Steps in a row that the source is expected to be asked in."""
+        return max(self._run, float(self._steps))
+
+    def begin(self, *, alone: bool) -> None:
+        """Another text. ``alone``: there is no other source."""
+        self.ahead, self._made, self._steps = 0.0, 0, 0
+        self._run = self._run or (_RUN_ALONE if alone else _RUN)
+
+    def wanted(self, investment: float) -> bool:
+        """Whether to ask the source. ``investment``: what it costs this time beyond what it usually does."""
+        if self._pause or (self._trying and self.ahead < -_GRACE - _LOSS * self._made):
+            return False
+        return investment <= self.gain * max(_OUTLOOK, self._made)
+
+    def saw(self, tokens: int, seconds: float, investment: float | None) -> None:
+        """A step gave so many tokens in so many plain seconds; with an ``investment`` where the source was asked."""
+        gain = tokens - seconds
+        self._made += tokens
+        self.ahead += gain
+        if investment is None:
+            self._rest(tokens)
+        else:
+            self._steps += 1
+            self.gain = _MEMORY * self.gain + (1 - _MEMORY) * (gain + investment * (1 - 1 / self.run))
+            self._judge()
+
+    def _rest(self, tokens: int) -> None:
+        if self._steps:
+            self._run, self._steps = 0.75 * self._run + 0.25 * self._steps, 0
+        if 0 < self._pause <= tokens:
+            self.gain, self._trying = _TRY, True
+        self._pause = max(0, self._pause - tokens)
+
+    def _judge(self) -> None:
+        if self.gain <= 0:
+            self._pause, self._next_pause = self._next_pause, min(_LONG, 2 * self._next_pause)
+        elif self.gain > 2 * _TRY:
+            self._trying, self._next_pause = False, _SHORT
