@@ -13,7 +13,6 @@ from localllm.backends.cpu.kernels.dot import dot4
 from localllm.backends.cpu.kernels.grid import grid_store
 from localllm.backends.cpu.kernels.helper import helper
 from localllm.backends.cpu.kernels.ir import (
-    AHEAD,
     BYTES,
     F16,
     F32,
@@ -114,7 +113,7 @@ def few_scores(heads: int, vectors: int, kind: str) -> Any:
         _few_dot(kind, vectors),
         _few_scaled(vectors),
         grid_store(vectors),
-        prefetcher(vectors if AHEAD else 0),
+        prefetcher(vectors if TARGET.avx2 else 0),
     )
 
     @helper
@@ -196,7 +195,7 @@ def many_scores(heads: int, kind: str, head_bytes: int) -> Any:
         _many_dot(kind, heads),
         _many_scaled(heads),
         grid_store(columns),
-        prefetcher(1 if AHEAD else 0),
+        prefetcher(1 if TARGET.avx2 else 0),
     )
 
     @helper

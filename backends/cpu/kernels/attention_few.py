@@ -17,7 +17,7 @@ from localllm.backends.cpu.kernels.attention_bytes import few_scores
 from localllm.backends.cpu.kernels.attention_values import values_fma
 from localllm.backends.cpu.kernels.grid import grid_fma, grid_store
 from localllm.backends.cpu.kernels.helper import helper
-from localllm.backends.cpu.kernels.ir import AHEAD, FLOATS, TARGET
+from localllm.backends.cpu.kernels.ir import FLOATS, TARGET
 from localllm.backends.cpu.kernels.maths import decay
 from localllm.backends.cpu.kernels.parts import st_part
 from localllm.backends.cpu.kernels.sync import take
@@ -62,7 +62,7 @@ def _scores(heads: int, kind: str) -> Any:
         zeros(FLOATS, vectors * heads),
         grid_fma(kind.upper(), vectors),
         grid_store(vectors),
-        prefetcher(vectors * size // 64 if AHEAD else 0),
+        prefetcher(vectors * size // 64 if TARGET.avx2 else 0),
     )
 
     @helper
@@ -112,7 +112,7 @@ def _values(heads: int, vectors: int, kind: str) -> Any:
         zeros(FLOATS, heads * vectors),
         values_fma(kind, vectors),
         grid_store(vectors),
-        prefetcher((2 * bits * vectors + 63) // 64 if AHEAD else 0),
+        prefetcher((2 * bits * vectors + 63) // 64 if TARGET.avx2 else 0),
     )
 
     @helper
