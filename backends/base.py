@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,11 +85,23 @@ def cache_types(options: Options, default: str) -> tuple[str, str]:
     return types
 
 
+MOST = 64
+"""How many of a row's likeliest tokens can be asked for."""
+
+
 class Want(NamedTuple):
-    """Which rows of a chunk are wanted, counted from its start, and as what."""
+    """Which rows of a chunk are wanted, counted from its start, and as what: all their logits, or so many of the likeliest tokens (1 to
+    MOST; all tokens where there are fewer)."""
 
     rows: Sequence[int] = ()
-    kind: Literal["logits"] = "logits"
+    likeliest: int = 0
+
+
+class Likeliest(NamedTuple):
+    """The largest logits of a row, largest first, and their token ids, the lowest first on ties. One that is no number comes first."""
+
+    logits: Sequence[float]
+    ids: Sequence[int]
 
 
 class Chunk(NamedTuple):
@@ -100,11 +112,19 @@ class Chunk(NamedTuple):
     want: Want = Want()
 
 
+def likeliest(logits: Float, k: int) -> Likeliest:
+    """The k likeliest tokens of a row (V,), for backends that have it in NumPy."""
+    order = np.argsort(np.where(np.isnan(logits), -np.inf, -logits), kind="stable")[:k]
+    return Likeliest(logits[order].tolist(), order.tolist())
+
+
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """One entry per chunk: (rows wanted, V) float32, the caller's own."""
+    """One entry per chunk in each list. ``logits``: (rows wanted, V) float32, the caller's own; ``likeliest``: an entry per row wanted.
+    What a chunk did not ask for is empty."""
 
     logits: list[Float] = field(default_factory=list)
+    likeliest: list[list[Likeliest]] = field(default_factory=list)
 
 
 class Line(Protocol):

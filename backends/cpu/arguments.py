@@ -95,6 +95,14 @@ ROUTE = Record(
     "weights",  # float32 [rows][used], their sum is 1
     "rows",
 )
+LIKELIEST = Record(
+    "x",  # logits
+    "x_stride",
+    "n",  # how many; at least state.ASKED
+    "most",  # room for so many of each row
+    "logits",  # float32 [rows][most], largest first
+    "ids",  # int64 [rows][most]
+)
 
 
 def partial_bytes(wide: int) -> int:

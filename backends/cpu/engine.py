@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localllm.backends.base import Chunk, Float, Options, Outputs, Progress, cache_types
+from localllm.backends.base import MOST, Chunk, Float, Options, Outputs, Progress, cache_types
 from localllm.backends.cpu.buffers import WANTED_ROWS, Buffers, Tables
 from localllm.backends.cpu.cache import PagedLine, Storage
 from localllm.backends.cpu.crew import Crew
 from localllm.backends.cpu.kernel_cache import kernels
 from localllm.backends.cpu.layout import FEW
 from localllm.backends.cpu.lower import COLUMNS, Lowering, Tape, assemble, column_tile
-from localllm.backends.cpu.records import ROPES, ROWS, TILE, WANTED
+from localllm.backends.cpu.records import ASKED, ROPES, ROWS, TILE, WANTED
+from localllm.backends.cpu.results import Lists, Results
 from localllm.backends.cpu.threads import Job, Stopwatch, team
 from localllm.backends.cpu.weights import Weights
 from localllm.errors import BackendError, UnsupportedError
@@ -35,18 +35,18 @@ class Engine:
         self._ropes = list(dict.fromkeys(op.rope for op in program.ops if isinstance(op, Attend) and op.rope))
         if len(self._ropes) > _MAX_ROPES:
             raise UnsupportedError(f"the model rotates in {len(self._ropes)} ways; the cpu backend holds {_MAX_ROPES}")
-        types = cache_types(options, "f16")
-        self.storage = Storage(program, *types)
+        self.storage = Storage(program, *cache_types(options, "f16"))
         widths = self.storage.widths
         self._buffers = Buffers(program, weights, options.batch, threads, widths)
         self._tables = Tables(program, options.batch, self._buffers.state, widths)
         self._rotated = 0
         self._rope_tables = [np.zeros((0, rope.dim), np.float32) for rope in self._ropes]
         self._logits = self._buffers.rows(program.result, min(WANTED_ROWS, options.batch), program.vocab)
+        self._lists = Lists()
         self._team = team()
         self._profile: dict[str, float] | None = None
         self._lines: list[PagedLine] = []
-        lowering = Lowering(program, weights, self._buffers, self._ropes, self.storage.kinds, types)
+        lowering = Lowering(program, weights, self._buffers, self._ropes, self._lists, self.storage)
         rows = {(part, n): lowering.rows(part, n) for part in (_BATCH, _WANTED) for n in COLUMNS}
         rows |= {(_BOTH, n): [*rows[_BATCH, n], *rows[_WANTED, n]] for n in COLUMNS if n <= FEW}
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)
@@ -67,10 +67,12 @@ class Engine:
         """Append every chunk to its line and compute what is wanted; seconds by kernels are added up in ``profile``."""
         self._profile = profile
         lines = self._lines = self._check(batch)
-        logits = self._compute(self._fill(batch, lines), _wanted(batch))
+        results = Results(batch, self._program.vocab)
+        self._buffers.state[ASKED] = results.asked
+        self._compute(self._fill(batch, lines), _wanted(batch), results)
         for chunk, line in zip(batch, lines, strict=True):
             line.advance(len(chunk.tokens))
-        return Outputs(_by_chunk(logits, batch))
+        return results.outputs
 
     def _check(self, batch: Sequence[Chunk]) -> list[PagedLine]:
         total = sum(len(chunk.tokens) for chunk in batch)
@@ -87,6 +89,8 @@ class Engine:
                 raise BackendError(f"token {bad[0]} is not in the vocabulary of {self._program.vocab}")
             if [row for row in chunk.want.rows if not 0 <= row < len(chunk.tokens)]:
                 raise BackendError(f"wanted rows {list(chunk.want.rows)} of a chunk of {len(chunk.tokens)} tokens")
+            if not 0 <= chunk.want.likeliest <= MOST:
+                raise BackendError(f"{chunk.want.likeliest} of the likeliest tokens are wanted; expected 0 to {MOST}")
         return lines
 
     def _fill(self, batch: Sequence[Chunk], lines: Sequence[PagedLine]) -> int:
@@ -122,21 +126,16 @@ class Engine:
     def _factors(self, rope: Rope) -> NDArray[np.float32] | None:
         return None if rope.factors is None else self._weights.vectors[rope.factors][: rope.dim // 2]
 
-    def _compute(self, rows: int, wanted: Sequence[int]) -> Float:
-        """Logits of wanted rows of a batch, the caller's own."""
-        if 0 < len(wanted) <= len(self._logits) and rows <= FEW and column_tile(rows) == column_tile(len(wanted)):
-            return self._some(wanted, _BOTH, rows).copy()
+    def _compute(self, rows: int, wanted: Sequence[int], results: Results) -> None:
+        step = len(self._logits)
+        if 0 < len(wanted) <= step and rows <= FEW and column_tile(rows) == column_tile(len(wanted)):
+            results.put(0, self._some(wanted, _BOTH, rows), self._lists)
+            return
         if rows:
             self._run(_BATCH, rows)
-        return self._results(wanted)
-
-    def _results(self, wanted: Sequence[int]) -> Float:
-        step = len(self._logits)
-        logits = np.empty((len(wanted), self._program.vocab), np.float32)
         for first in range(0, len(wanted), step):
             some = wanted[first : first + step]
-            logits[first : first + len(some)] = self._some(some, _WANTED, len(some))
-        return logits
+            results.put(first, self._some(some, _WANTED, len(some)), self._lists)
 
     def _some(self, wanted: Sequence[int], part: int, rows: int) -> Float:
         """Logits of a few rows, where they are computed."""
@@ -164,10 +163,3 @@ def _wanted(batch: Sequence[Chunk]) -> list[int]:
         out += [at + row for row in chunk.want.rows]
         at += len(chunk.tokens)
     return out
-
-
-def _by_chunk(logits: Float, batch: Sequence[Chunk]) -> list[Float]:
-    if len(batch) == 1:
-        return [logits]
-    ends = list(accumulate(len(chunk.want.rows) for chunk in batch))
-    return [logits[end - len(chunk.want.rows) : end] for chunk, end in zip(batch, ends, strict=True)]

@@ -13,14 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from localllm.backends.base import MOST
 from localllm.backends.cpu import arguments as ops
 from localllm.backends.cpu import arguments_matmul as matrices
 from localllm.backends.cpu.arena import words
 from localllm.backends.cpu.buffers import Buffers
+from localllm.backends.cpu.cache import Storage
 from localllm.backends.cpu.kernel_cache import KernelId
 from localllm.backends.cpu.layout import FEW, FLOATS, MANY, activation_bytes
 from localllm.backends.cpu.pages import Kind
 from localllm.backends.cpu.records import LINE, ROWS, TAPE_WORDS, WANTED, float_bits
+from localllm.backends.cpu.results import Lists
 from localllm.backends.cpu.threads import Pace
 from localllm.backends.cpu.weights import Matrix, Weights
 from localllm.model.program import GLU, Add, Attend, Embed, Last, Linear, MoE, Op, Program, RMSNorm, Rope, inputs
@@ -107,12 +110,9 @@ def _places(kinds: Sequence[Kind]) -> dict[int, dict[str, int]]:
 class Lowering:
     """Rows of one part of a Program for column tiles of n."""
 
-    def __init__(
-        self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope], kinds: Sequence[Kind], kv_types: tuple[str, str]
-    ) -> None:
-        self.kv_types = kv_types
-        self._program, self._weights, self._buffers, self._ropes = program, weights, buffers, ropes
-        self._places = _places(kinds)
+    def __init__(self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope], lists: Lists, storage: Storage) -> None:
+        self._program, self._weights, self._buffers, self._ropes, self._lists = program, weights, buffers, ropes, lists
+        self._places, self.kv_types = _places(storage.kinds), storage.types
         reads = Counter(name for op in program.ops for name in inputs(op))
         writes = Counter(op.out for op in program.ops)
         self.read_once = {name for name in writes if reads[name] == writes[name]}
@@ -125,7 +125,15 @@ class Lowering:
         i = 0
         while i < len(ops):
             i += emitter.emit(ops[i], ops[i + 1] if i + 1 < len(ops) else None)
+        if part == 1:
+            emitter.add(self._choose())
         return emitter.out
+
+    def _choose(self) -> Row:
+        result, buffers = self._program.result, self._buffers
+        fields = {"x": buffers.address(result), "x_stride": buffers.stride(result), "n": self._program.vocab}
+        fields |= {"most": MOST, "logits": self._lists.logits, "ids": self._lists.ids}
+        return Row(("choose", "likeliest"), ops.LIKELIEST.fill(**fields), [result], ["likeliest"])
 
     def matrix(self, name: str) -> Matrix:
         """A packed weight."""

@@ -39,8 +39,9 @@ STATE_WORDS = 32
     _ROPE2,
     _ROPE3,
     THREADS,  # how many threads run the job
+    ASKED,  # how many of the likeliest tokens are asked for of each wanted row; 0: none
     PROGRAM_END,
-) = range(18)
+) = range(19)
 
 SYNC_WORDS = 8 * 8
 """The words that threads meet on, a cache line each."""

@@ -7,12 +7,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import accumulate
 
 import numpy as np
 
 from localllm import __version__
-from localllm.backends.base import Chunk, Float, Options, Outputs, cache_types
+from localllm.backends.base import MOST, Chunk, Float, Options, Outputs, cache_types, likeliest
 from localllm.backends.line import PartedLine
 from localllm.backends.reference import ops
 from localllm.backends.reference.weights import Weights
@@ -106,7 +105,7 @@ class ReferenceSession:
                 self._profile[kind] = self._profile.get(kind, 0.0) + time.perf_counter() - started
         for row in rows:
             row.line.grow(len(row.tokens))
-        return Outputs(_split(state.registers[program.result], [len(row.want) for row in rows]))
+        return _outputs(state.registers[program.result], batch)
 
     def close(self) -> None:
         """Let the weights go."""
@@ -144,9 +143,16 @@ def _wanted(chunk: Chunk) -> list[int]:
     for row in chunk.want.rows:
         if not 0 <= row < len(chunk.tokens):
             raise BackendError(f"row {row} is wanted of a chunk of {len(chunk.tokens)} tokens")
+    if not 0 <= chunk.want.likeliest <= MOST:
+        raise BackendError(f"{chunk.want.likeliest} of the likeliest tokens are wanted, expected 0 to {MOST}")
     return list(chunk.want.rows)
 
 
-def _split(logits: Float, counts: list[int]) -> list[Float]:
-    ends = list(accumulate(counts))
-    return [np.array(logits[end - count : end]) for end, count in zip(ends, counts, strict=True)]
+def _outputs(logits: Float, batch: Sequence[Chunk]) -> Outputs:
+    outputs, at = Outputs(), 0
+    for chunk in batch:
+        k, rows = chunk.want.likeliest, logits[at : at + len(chunk.want.rows)]
+        outputs.likeliest.append([likeliest(row, k) for row in rows] if k else [])
+        outputs.logits.append(np.array(rows[:0] if k else rows))
+        at += len(rows)
+    return outputs

@@ -12,8 +12,8 @@ Command = Callable[..., Any]
 
 
 def model_options(command: Command) -> Command:
-    """How a model is loaded: --backend, --threads, --ctx, --cache-type-k, --cache-type-v, --force. They arrive together as ``load``, keywords
-    of localllm.load."""
+    """How a model is loaded: --backend, --threads, --ctx, --cache-type-k, --cache-type-v, --force. They arrive together as ``load``,
+    keywords of localllm.load."""
 
     @click.option("-t", "--threads", type=int, metavar="N", help="Threads; one per physical core if not given.")
     @click.option("-c", "--ctx", type=int, metavar="N", help="Tokens that the context holds; what the model was trained for if not given.")

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from localllm.backends.base import MOST
 from localllm.generation import noise
 
-FEW = 64
-"""Tokens up to which this is faster than arrays."""
+FEW = MOST
+"""Tokens up to which this is faster than arrays, and that a backend hands over instead of all logits."""
 
 
 class Few(NamedTuple):
@@ -26,11 +27,18 @@ class Few(NamedTuple):
 
     def first(self, n: int) -> Few:
         """The first n."""
-        return Few(self.logits[:n], self.ids[:n])
+        return Few(self.logits[:n], self.ids[:n]) if n < len(self.ids) else self
 
     def best(self, n: int) -> Few:
         """The first n are the likeliest."""
         return self.first(n)
+
+    def without(self, ids: Collection[int]) -> Few:
+        """Those that are not among ``ids``."""
+        if not any(token in ids for token in self.ids):
+            return self
+        left = [i for i, token in enumerate(self.ids) if token not in ids]
+        return Few([self.logits[i] for i in left], [self.ids[i] for i in left])
 
     def likeliest(self) -> Few:
         """The likeliest alone."""

@@ -9,7 +9,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from localllm.backends.base import Chunk, Float, Progress, Session, Want
+from localllm.backends.base import Chunk, Float, Outputs, Progress, Session, Want
 from localllm.errors import BackendError, ContextFullError, OptionError
 from localllm.generation import sampling
 
@@ -52,6 +52,16 @@ class Stepper:
         """As ``feed``, but chunk by chunk, (n, V) each, so that all rows are never in memory together."""
         return self._run(self._checked(tokens, last), last, progress)
 
+    def rows(self, tokens: Sequence[int], *, last: int = 1, likeliest: int = 0, progress: Progress | None = None) -> Sequence[sampling.Row]:
+        """As ``feed``, but of each row only the ``likeliest`` tokens, if not 0."""
+        if likeliest == 0:
+            return list(self.feed(tokens, last=last, progress=progress))
+        ids = self._checked(tokens, last)
+        found: list[sampling.Row] = []
+        for start in range(0, len(ids), self._batch):
+            found += self._forward(ids, start, last, likeliest, progress).likeliest[0]
+        return found
+
     def close(self) -> None:
         """Give the line back. Harmless when done twice."""
         if self._open:
@@ -71,15 +81,18 @@ class Stepper:
                 yield part
 
     def _chunk(self, ids: Sequence[int], start: int, last: int, progress: Progress | None) -> Float:
-        """Feed the next chunk from ``start`` on; the logits of its share of the last tokens."""
+        return self._forward(ids, start, last, 0, progress).logits[0]
+
+    def _forward(self, ids: Sequence[int], start: int, last: int, likeliest: int, progress: Progress | None) -> Outputs:
+        """Feed the next chunk from ``start`` on; the results of its share of the last tokens."""
         if not self._open:
             raise BackendError("this line is closed; start a new one")
         chunk = ids[start : start + self._batch]
         wanted = range(max(0, len(ids) - last - start), len(chunk))
-        part = self._session.forward([Chunk(self._line, chunk, Want(wanted))]).logits[0]
+        outputs = self._session.forward([Chunk(self._line, chunk, Want(wanted, likeliest))])
         if progress is not None:
             progress("prompt", start + len(chunk), len(ids))
-        return part
+        return outputs
 
     def _checked(self, tokens: Sequence[int], last: int) -> list[int]:
         ids = check_ids(tokens, self._vocab)
@@ -115,8 +128,8 @@ def plain(stepper: Stepper, prompt: Sequence[int], progress: Progress | None = N
 
     def next_token(state: sampling.State) -> tuple[Sequence[int], sampling.State]:
         nonlocal pending, progress
-        logits = stepper.feed(pending, progress=progress)[0]
-        token, after = sampling.step(state, logits)
+        (row,) = stepper.rows(pending, likeliest=state.likeliest, progress=progress)
+        token, after = sampling.step(state, row)
         pending, progress = (token,), None
         return pending, after
 

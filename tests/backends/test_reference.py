@@ -11,7 +11,7 @@ import pytest
 
 from localllm import backends, quant
 from localllm.archs import build
-from localllm.backends.base import Backend, Chunk, Float, Options, Session, Want
+from localllm.backends.base import Backend, Chunk, Float, Options, Session, Want, likeliest
 from localllm.errors import BackendError
 from localllm.gguf import open_gguf
 from localllm.model.program import Embed
@@ -102,6 +102,22 @@ def test_several_lines_in_a_batch(opened: Session, whole: Float) -> None:
     same(run.feed(opened, lines[2], TOKENS[8:]), whole[8:])
 
 
+def test_the_likeliest(opened: Session, whole: Float) -> None:
+    lines = [opened.new_line() for _ in range(2)]
+    outputs = opened.forward([Chunk(lines[0], TOKENS[:5], Want([4, 0], 3)), Chunk(lines[1], TOKENS[:2], Want([1]))])
+    for row, found in zip(whole[[4, 0]], outputs.likeliest[0], strict=True):
+        order = sorted(range(len(row)), key=lambda i: (-row[i], i))[:3]
+        assert found.ids == order
+        np.testing.assert_allclose(found.logits, row[order], rtol=1e-5)
+    assert len(outputs.logits[0]) == 0 and outputs.likeliest[1] == []
+    same(outputs.logits[1], whole[1:2])
+
+
+def test_the_likeliest_of_what_is_no_number() -> None:
+    found = likeliest(np.array([1, np.nan, 3, 3], np.float32), 3)
+    assert found.ids == [1, 2, 3] and np.isnan(found.logits[0])
+
+
 def test_a_line_twice_in_a_batch(opened: Session, whole: Float) -> None:
     line = opened.new_line()
     first, second = opened.forward([Chunk(line, TOKENS[:6], Want([5])), Chunk(line, TOKENS[6:10], Want([3]))]).logits
@@ -135,6 +151,8 @@ def test_refused_batches(small: Session) -> None:
     line = small.new_line()
     with pytest.raises(BackendError, match=r"a batch of 9 rows, expected at most Options\.batch = 8"):
         small.forward([Chunk(line, [1] * 5), Chunk(small.new_line(), [1] * 4)])
+    with pytest.raises(BackendError, match="-1 of the likeliest tokens are wanted, expected 0 to 64"):
+        small.forward([Chunk(line, [1, 2], Want([1], -1))])
     with pytest.raises(BackendError, match="row 2 is wanted of a chunk of 2 tokens"):
         small.forward([Chunk(line, [1, 2], Want([2]))])
 

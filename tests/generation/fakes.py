@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
-from localllm.backends.base import Chunk, Float, Line, Outputs
+from localllm.backends.base import Chunk, Float, Line, Outputs, likeliest
 from localllm.backends.saved import Source, Target
 from localllm.generation.stepper import Stepper
 
@@ -95,7 +95,10 @@ class FakeSession:
     def forward(self, batch: Sequence[Chunk]) -> Outputs:
         assert not self.closed
         assert sum(len(chunk.tokens) for chunk in batch) <= self.batch
-        return Outputs([self._one(chunk) for chunk in batch])
+        found = [(chunk.want.likeliest, self._one(chunk)) for chunk in batch]
+        return Outputs(
+            [rows[:0] if k else rows for k, rows in found], [[likeliest(row, k) for row in rows] if k else [] for k, rows in found]
+        )
 
     def close(self) -> None:
         assert not self.lines

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from localllm.backends.base import likeliest
 from localllm.errors import BackendError
 from localllm.generation import sampling
 from localllm.generation.candidates import Candidates, Float
@@ -196,3 +197,27 @@ def test_impossible_tokens_are_no_error() -> None:
     logits[[3, 500]] = 1
     for given in ({}, {"temperature": 0}, OFF, {"top_k": 0}):
         assert sampling.step(sampling.begin(make(given), 0), logits)[0] in (3, 500)
+
+
+@pytest.mark.parametrize("ends", [(), (3, 7)])
+@pytest.mark.parametrize(
+    ("given", "looked_at"), [({}, 40), ({"temperature": 0}, 1), ({"top_k": 5, "min_p": 0.3}, 5), ({"top_k": 0}, 0), ({"top_k": 65}, 0)]
+)
+def test_the_likeliest_are_enough(given: dict[str, Any], looked_at: int, ends: tuple[int, ...]) -> None:
+    for seed in range(40):
+        logits = logits_of(300, seed, spread=2)
+        logits[3] = 20  # the likeliest by far, and banned below
+        state = sampling.begin(make({**given, "ignore_eos": bool(ends)}), seed, ends=ends)
+        assert state.likeliest == (looked_at + len(ends) if looked_at else 0)
+        if state.likeliest:
+            assert sampling.step(state, likeliest(logits, state.likeliest)) == sampling.step(state, logits)
+
+
+def test_penalties_need_all_logits() -> None:
+    assert sampling.begin(make({"repeat_penalty": 1.1}), 0).likeliest == 0
+
+
+def test_likeliest_that_are_no_numbers() -> None:
+    state = sampling.begin(make({}), 0)
+    with pytest.raises(BackendError, match="not finite"):
+        sampling.step(state, likeliest(np.array([1, np.nan, 2], np.float32), 2))

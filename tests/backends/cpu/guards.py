@@ -15,6 +15,7 @@ from localllm.quant.base import by_name
 from tests.backends.cpu import matrices
 from tests.backends.cpu.attention import Line, Shape, few, many
 from tests.backends.cpu.driver import Driver
+from tests.backends.cpu.test_choose import likeliest
 from tests.backends.cpu.test_moe import route
 from tests.backends.cpu.test_norm import rms_norm
 from tests.backends.cpu.test_rope import CASES, QUANTISED
@@ -38,6 +39,12 @@ def glu(driver: Driver, rng: np.random.Generator) -> None:
         words = {**gate.words("gate"), **up.words("up"), **driver.empty(rows, n).words("out")}
         for act in ("silu", "gelu"):
             driver.run(("glu", "glu", act), GLU, {**words, "n": n, "rows": driver.count(rows)})
+
+
+def choose(driver: Driver, rng: np.random.Generator) -> None:
+    """The likeliest tokens."""
+    for rows, n in ((1, 1), (3, 64), (2, 301)):
+        likeliest(rng.normal(size=(rows, n)).astype(np.float32), min(n, 40), 40, driver)
 
 
 def rope(driver: Driver, rng: np.random.Generator) -> None:
@@ -86,7 +93,7 @@ def matrix(driver: Driver, rng: np.random.Generator) -> None:
                     matrices.multiply(driver, packed, x, n)
 
 
-FAMILIES: dict[str, Family] = {f.__name__: f for f in (norm, glu, rope, attention_few, attention_many, moe, matrix)}
+FAMILIES: dict[str, Family] = {f.__name__: f for f in (norm, glu, rope, attention_few, attention_many, moe, choose, matrix)}
 
 
 def main(family: str) -> None:

@@ -41,6 +41,7 @@ KERNELS: list[KernelId] = [
     ("attention_many", "attend_many", "q4_0", "q4_0"),
     ("attention_many", "attend_many", "f32", "f32"),
     ("moe", "route"),
+    ("choose", "likeliest"),
     *[("executor", name) for name in ("post", "rows", "leave", "serve")],
     ("embed", "rows", "Q4_K"),
     ("embed", "rows", "F16"),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from localllm.backends.base import Chunk, Float, Options, Want
+from localllm.backends.base import Chunk, Float, Options, Want, likeliest
 from localllm.backends.cpu import pages
 from localllm.errors import BackendError
 from tests import tiny
@@ -84,6 +84,17 @@ def test_lines_do_not_touch_each_other(path: Path) -> None:
         assert np.array_equal(run.feed(session, a, TOKENS[start:60]), whole[start:60])
 
 
+def test_the_likeliest_are_those_of_the_logits(path: Path) -> None:
+    with run.session(path, "cpu", Options(2, 128)) as session:
+        whole, few, one = session.new_line(), session.new_line(), session.new_line()
+        for n in (1, 4, 90, 7):  # one job for both parts, and two; more wanted rows than are computed at once
+            tokens, rows = TOKENS[whole.length : whole.length + n], list(range(n))
+            outputs = session.forward([Chunk(whole, tokens, Want(rows))])
+            mixed = session.forward([Chunk(few, tokens, Want(rows, 40)), Chunk(one, tokens[-1:], Want([0]))])
+            assert outputs.likeliest == [[]] and mixed.likeliest[1] == [] and len(mixed.logits[0]) == 0
+            assert mixed.likeliest[0] == [likeliest(row, 40) for row in outputs.logits[0]]
+
+
 def test_pages_are_used_again(path: Path) -> None:
     with run.session(path, "cpu", Options(1, 64)) as session:
         first = session.new_line()
@@ -109,6 +120,7 @@ def test_bad_batches_are_refused(small: Path) -> None:
             (Chunk(line, [10**6]), "token 1000000"),
             (Chunk(line, [-1]), "token -1"),
             (Chunk(line, [5], Want([1])), "wanted"),
+            (Chunk(line, [5], Want([0], 65)), "65 of the likeliest"),
             (Chunk(foreign, [5]), "line"),
             (Chunk(closed, [5]), "line"),
         ):
