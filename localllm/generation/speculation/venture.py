@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 _MEMORY = 31 / 32
 """What a step is worth in the running gain after each later one."""
 _HOPE = 0.1
@@ -12,6 +14,8 @@ _CAP = 0.5
 """The largest gain that is believed in: good texts end."""
 _TRY = 0.05
 """The same after a pause: a step or two must show that it has changed."""
+_DOUBT = 0.15
+"""A real loss of a step that speaks against an expected gain."""
 _SHORT, _LONG = 32, 1024
 """Tokens of the first pause, and of the longest: each that was in vain doubles the next."""
 _OUTLOOK = 64
@@ -23,11 +27,21 @@ _LOSS, _GRACE, _TRIAL = 0.01, 1.5, 2.5
 goes on."""
 
 
+class Asked(NamedTuple):
+    """``investment``: what the source was given this once, in plain tokens; ``expected``: tokens that its guesses let expect."""
+
+    investment: float
+    expected: float
+
+
 class Venture:
-    """Counts in tokens of plain decoding. ``ahead``: what the steps of a text have gained so far."""
+    """Counts in tokens of plain decoding. ``ahead``: what the steps of a text have gained so far.
+
+    ``gain``: of a step with the source, by how often such guesses are right, which tells much after a few steps; ``real``: by what came.
+    """
 
     def __init__(self) -> None:
-        self.gain = _HOPE
+        self.gain = self.real = _HOPE
         self.ahead = 0.0
         self._made = self._pause = 0
         self._next_pause = _SHORT
@@ -50,28 +64,33 @@ class Venture:
             return False
         return investment <= (_STAKE if self._asked < _PROOF else self.gain * max(_OUTLOOK, self._made))
 
-    def saw(self, tokens: int, seconds: float, investment: float | None) -> None:
-        """A step gave so many tokens in so many plain seconds; with an ``investment`` where the source was asked."""
-        gain = tokens - seconds
+    def saw(self, tokens: int, seconds: float, asked: Asked | None = None) -> None:
+        """A step gave so many tokens in the time of so many plain ones. ``asked``: what the source said, if it was asked."""
         self._made += tokens
-        self.ahead += gain
-        if investment is None:
+        self.ahead += tokens - seconds
+        if asked is None:
             self._rest(tokens)
         else:
             self._steps += 1
             self._asked += 1
-            self.gain = min(_CAP, _MEMORY * self.gain + (1 - _MEMORY) * (gain + investment * (1 - 1 / self.run)))
+            spent = seconds - asked.investment * (1 - 1 / self.run)
+            self.gain = min(_CAP, _mixed(self.gain, asked.expected - spent))
+            self.real = min(_CAP, _mixed(self.real, tokens - spent))
             self._judge()
 
     def _rest(self, tokens: int) -> None:
         if self._steps:
             self._run, self._steps = 0.75 * self._run + 0.25 * self._steps, 0
         if 0 < self._pause <= tokens:
-            self.gain, self._trying, self._asked = _TRY, True, 0
+            self.gain, self.real, self._trying, self._asked = _TRY, _TRY, True, 0
         self._pause = max(0, self._pause - tokens)
 
     def _judge(self) -> None:
-        if self.gain <= 0 or (self.gain < _HOPE and self.ahead < -_TRIAL - _LOSS * self._made):
+        if self.gain <= 0 or self.real < -_DOUBT or (self.gain < _HOPE and self.ahead < -_TRIAL - _LOSS * self._made):
             self._pause, self._next_pause = self._next_pause, min(_LONG, 2 * self._next_pause)
         elif self.gain > 2 * _TRY:
             self._trying, self._next_pause = False, _SHORT
+
+
+def _mixed(before: float, now: float) -> float:
+    return _MEMORY * before + (1 - _MEMORY) * now
