@@ -23,8 +23,8 @@ _OUTLOOK = 64
 _RUN, _RUN_ALONE = 24.0, 64.0
 """Steps in a row that are expected at the beginning, with and without another source beside it."""
 _LOSS, _GRACE, _TRIAL = 0.01, 1.5, 2.5
-"""What all steps together may have lost: this part of the text, and so many tokens, the first when another try begins, the second when one
-goes on."""
+"""What all steps together may have lost: this part of the text, and so many tokens, the first when another try begins, the second,
+investments aside, when one goes on."""
 
 
 class Asked(NamedTuple):
@@ -42,7 +42,7 @@ class Venture:
 
     def __init__(self) -> None:
         self.gain = self.real = _HOPE
-        self.ahead = 0.0
+        self.ahead = self._invested = 0.0
         self._made = self._pause = 0
         self._next_pause = _SHORT
         self._trying = False
@@ -55,7 +55,7 @@ class Venture:
 
     def begin(self, *, alone: bool) -> None:
         """Another text. ``alone``: there is no other source."""
-        self.ahead, self._made, self._steps = 0.0, 0, 0
+        self.ahead, self._invested, self._made, self._steps = 0.0, 0.0, 0, 0
         self._run = self._run or (_RUN_ALONE if alone else _RUN)
 
     def wanted(self, investment: float) -> bool:
@@ -73,6 +73,7 @@ class Venture:
         else:
             self._steps += 1
             self._asked += 1
+            self._invested += asked.investment
             spent = seconds - asked.investment * (1 - 1 / self.run)
             self.gain = min(_CAP, _mixed(self.gain, asked.expected - spent))
             self.real = min(_CAP, _mixed(self.real, tokens - spent))
@@ -86,7 +87,7 @@ class Venture:
         self._pause = max(0, self._pause - tokens)
 
     def _judge(self) -> None:
-        if self.gain <= 0 or self.real < -_DOUBT or (self.gain < _HOPE and self.ahead < -_TRIAL - _LOSS * self._made):
+        if self.gain <= 0 or self.real < -_DOUBT or (self.gain < _HOPE and self.ahead + self._invested < -_TRIAL - _LOSS * self._made):
             self._pause, self._next_pause = self._next_pause, min(_LONG, 2 * self._next_pause)
         elif self.gain > 2 * _TRY:
             self._trying, self._next_pause = False, _SHORT
