@@ -21,11 +21,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localllm.Model]:
 
 
 @pytest.mark.parametrize("prompt", [3, 70, 200])
-@pytest.mark.parametrize("n", [2, 5])
-def test_each_answer_is_what_it_would_be_alone(model: localllm.Model, prompt: int, n: int) -> None:
-    # Prompts that end inside a page of the cache and span some; answers that leave their shared page.
+@pytest.mark.parametrize(("n", "logprobs"), [(2, None), (5, None), (5, 1)])
+def test_each_answer_is_what_it_would_be_alone(model: localllm.Model, prompt: int, n: int, logprobs: int | None) -> None:
+    # Prompts that end inside a page of the cache and span some; answers that leave their shared page;
+    # rows of the likeliest tokens and, for log-probabilities, of all logits.
     ids = [3 + k % 200 for k in range(prompt)]
-    options: dict[str, Any] = {"seed": 5, "max_tokens": 80, "temperature": 1.3, "logprobs": 1, "ignore_eos": True}
+    options: dict[str, Any] = {"seed": 5, "max_tokens": 80, "temperature": 1.3, "logprobs": logprobs, "ignore_eos": True}
     together = model.generate(ids, n=n, **options)
     for result in together:
         alone = model.generate(ids, completion=result.completion, **options)
