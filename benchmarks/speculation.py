@@ -1,4 +1,4 @@
-"""How much faster answers come with guesses: plain decoding and each way of guessing in turn, on the same prompts, texts compared."""
+"""How much faster answers come with guesses: plain decoding and each way of guessing, a few tokens in turn, texts compared."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ import click
 import localllm
 from localllm.backends.cpu.target import current
 from localllm.generation.results import Result
+from localllm.generation.stream import Stream
 
 PROMPTS = Path(__file__).with_name("prompts")
 RESULTS = Path(__file__).with_name("results") / "speculation.json"
 PLAIN = "off"
+TURN = 8
+"""Tokens of one answer before it is the turn of the next."""
 
 
 @dataclass
@@ -42,38 +45,45 @@ class Measured:
             self.estimated_plain.append(guessed.plain_per_second)
 
 
-def ask(model: localllm.Model, prompt: Path, spec: str, options: Mapping[str, Any]) -> Result:
-    """An answer, guessed without what earlier ones have taught. A completion goes on with the file, without its last line end; others are
+def ask(model: localllm.Model, prompt: Path, spec: str, options: Mapping[str, Any]) -> Stream:
+    """An answer, guessed without what other ones have taught. A completion goes on with the file, without its last line end; others are
     messages."""
     text = prompt.read_text(encoding="utf-8")
     raw = prompt.stem.startswith("completion")
-    model.speculation.memory.forget()
-    answer: Result = model.generate(text.removesuffix("\n") if raw else text, raw=raw, spec=spec, **options)
-    return answer
+    model.speculation = model.speculation.anew()
+    stream: Stream = model.stream(text.removesuffix("\n") if raw else text, raw=raw, spec=spec, **options)
+    return stream
+
+
+def side_by_side(streams: Mapping[str, Stream]) -> dict[str, Result]:
+    """The results of answers that are made in turn, a few tokens each, so that what the machine does besides slows all of them."""
+    going = dict(streams)
+    while going:
+        for way, stream in list(going.items()):
+            for _ in range(TURN):
+                if next(stream, None) is None:
+                    going.pop(way)
+                    break
+    return {way: stream.result for way, stream in streams.items()}
 
 
 def measure(
     model: localllm.Model, prompt: Path, ways: Sequence[str], rounds: int, options: Mapping[str, Any], known: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Plain decoding and each way in turn; which begins moves on from round to round. ``known``: what earlier rounds have found.
-
-    Raises ClickException where a text differs."""
-    every = [PLAIN, *ways]
-    found = {way: Measured(**known.get("ways", {}).get(way, {})) for way in every}
-    ask(model, prompt, PLAIN, {**options, "max_tokens": 4})  # memory is touched for the first time
-    first: Result | None = None
-    for n in range(len(found[PLAIN].tps), len(found[PLAIN].tps) + rounds):
-        for way in every[n % len(every) :] + every[: n % len(every)]:
-            result = ask(model, prompt, way, options)
-            first = first or result
-            if result.tokens != first.tokens or known.get("text", first.text) != first.text:
+    """Plain decoding and each way, in turn. ``known``: what earlier rounds have found. Raises ClickException where a text differs."""
+    found = {way: Measured(**known.get("ways", {}).get(way, {})) for way in (PLAIN, *ways)}
+    ask(model, prompt, PLAIN, {**options, "max_tokens": 4}).run()  # memory is touched for the first time
+    for _ in range(rounds):
+        results = side_by_side({way: ask(model, prompt, way, options) for way in found})
+        plain = results[PLAIN]
+        for way, result in results.items():
+            if result.tokens != plain.tokens or known.get("text", plain.text) != plain.text:
                 raise click.ClickException(f"{prompt.stem}: the text with {way!r} is another one")
             found[way].add(result)
-    assert first is not None
     return {
-        "prompt_tokens": first.usage.prompt_tokens,
-        "tokens": first.usage.completion_tokens,
-        "text": first.text,
+        "prompt_tokens": plain.usage.prompt_tokens,
+        "tokens": plain.usage.completion_tokens,
+        "text": plain.text,
         "ways": {way: asdict(each) for way, each in found.items()},
     }
 
@@ -153,7 +163,7 @@ def main(
     chosen = ways or (("ngram", "draft", "auto") if draft else ("ngram",))
     for prompt in prompts:
         # Loaded anew for each prompt: nothing that was learnt from one text helps with another.
-        with localllm.load(model, threads=threads, ctx=4096, draft=draft) as loaded:
+        with localllm.load(model, threads=threads, ctx=4096, draft=draft, cache_ram=0, cache_disk=0) as loaded:
             known = results["prompts"].get(prompt.stem, {})
             results["prompts"][prompt.stem] = measure(loaded, prompt, chosen, rounds, options, known)
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ class Storage:
     """Where a session's lines have their pages from."""
 
     def __init__(self, program: Program, kv_type_k: str, kv_type_v: str) -> None:
-        self._program, self._types = program, (kv_type_k, kv_type_v)
+        self._program, self.types = program, (kv_type_k, kv_type_v)
         self.kinds = kinds(program, kv_type_k, kv_type_v)
         self.widths = {layer: layout.wide for kind in self.kinds for layer, (_, _, layout) in kind.layers.items()}
         """What each layer's heads are padded to."""
@@ -29,7 +29,7 @@ class Storage:
     def form(self) -> Form:
         """What a saved line must agree with."""
         code = repr(("cpu", __version__, kernels().folder.name, self._program)).encode()
-        return Form(TILE, *self._types, hashlib.blake2b(code, digest_size=32).digest())
+        return Form(TILE, *self.types, hashlib.blake2b(code, digest_size=32).digest())
 
     def restore(self, file: Source) -> PagedLine:
         """The line of a file. Raises SavedLineError."""

@@ -35,8 +35,7 @@ class Engine:
         self._ropes = list(dict.fromkeys(op.rope for op in program.ops if isinstance(op, Attend) and op.rope))
         if len(self._ropes) > _MAX_ROPES:
             raise UnsupportedError(f"the model rotates in {len(self._ropes)} ways; the cpu backend holds {_MAX_ROPES}")
-        types = cache_types(options, "f16")
-        self.storage = Storage(program, *types)
+        self.storage = Storage(program, *cache_types(options, "f16"))
         widths = self.storage.widths
         self._buffers = Buffers(program, weights, options.batch, threads, widths)
         self._tables = Tables(program, options.batch, self._buffers.state, widths)
@@ -47,7 +46,7 @@ class Engine:
         self._team = team()
         self._profile: dict[str, float] | None = None
         self._lines: list[PagedLine] = []
-        lowering = Lowering(program, weights, self._buffers, self._ropes, self._lists, self.storage.kinds, types)
+        lowering = Lowering(program, weights, self._buffers, self._ropes, self._lists, self.storage)
         rows = {(part, n): lowering.rows(part, n) for part in (_BATCH, _WANTED) for n in COLUMNS}
         rows |= {(_BOTH, n): [*rows[_BATCH, n], *rows[_WANTED, n]] for n in COLUMNS if n <= FEW}
         addresses = kernels().addresses((row.kernel for tape in rows.values() for row in tape), progress)

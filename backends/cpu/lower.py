@@ -18,6 +18,7 @@ from localllm.backends.cpu import arguments as ops
 from localllm.backends.cpu import arguments_matmul as matrices
 from localllm.backends.cpu.arena import words
 from localllm.backends.cpu.buffers import Buffers
+from localllm.backends.cpu.cache import Storage
 from localllm.backends.cpu.kernel_cache import KernelId
 from localllm.backends.cpu.layout import FEW, FLOATS, MANY, activation_bytes
 from localllm.backends.cpu.pages import Kind
@@ -109,19 +110,9 @@ def _places(kinds: Sequence[Kind]) -> dict[int, dict[str, int]]:
 class Lowering:
     """Rows of one part of a Program for column tiles of n."""
 
-    def __init__(
-        self,
-        program: Program,
-        weights: Weights,
-        buffers: Buffers,
-        ropes: Sequence[Rope],
-        lists: Lists,
-        kinds: Sequence[Kind],
-        kv_types: tuple[str, str],
-    ) -> None:
-        self.kv_types = kv_types
+    def __init__(self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope], lists: Lists, storage: Storage) -> None:
         self._program, self._weights, self._buffers, self._ropes, self._lists = program, weights, buffers, ropes, lists
-        self._places = _places(kinds)
+        self._places, self.kv_types = _places(storage.kinds), storage.types
         reads = Counter(name for op in program.ops for name in inputs(op))
         writes = Counter(op.out for op in program.ops)
         self.read_once = {name for name in writes if reads[name] == writes[name]}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 
 from localllm.generation import sampling
 from localllm.generation.speculation.costs import LIMIT
@@ -11,6 +13,7 @@ from localllm.generation.speculation.draft import DraftModel
 from localllm.generation.speculation.memory import Memory
 from localllm.generation.speculation.ngram import Ngram
 from localllm.generation.speculation.sources import Guess, learn
+from localllm.generation.speculation.venture import Asked
 
 
 class Chooser:
@@ -22,6 +25,7 @@ class Chooser:
         self._free: list[Guess] = []
         self._paid: list[Guess] = []
         self._invested: float | None = None
+        self._expected = 1.0
         memory.venture.begin(alone=ngram is None)
 
     def choose(self, state: sampling.State, room: int) -> list[int]:
@@ -35,17 +39,21 @@ class Chooser:
             self._free = likely(self._ngram, state, LIMIT - 1)
         depth, worth = best(_shares(self._free[:room], self._ngram), costs, rate)
         chosen = self._free[:depth]
+        shares = _shares(chosen, self._ngram)
         if self._draft and room > 0:
             self._ask(self._draft, state, room, rate, worth)
             depth, paid = best(_shares(self._paid, self._draft), costs, rate)
-            chosen = self._paid[:depth] if paid > worth else chosen
+            if paid > worth:
+                chosen, shares = self._paid[:depth], _shares(self._paid[:depth], self._draft)
+        self._expected = 1 + sum(accumulate(shares, mul))
         return [guess.token for guess in chosen]
 
     def saw(self, found: Sequence[int], seconds: float) -> None:
         """The step gave these tokens, guessing and the model's pass took so many seconds."""
         self._speed.saw(len(found), seconds)
         level = self._memory.costs.seconds(1)
-        self._memory.venture.saw(len(found), seconds / level, self._invested)
+        asked = None if self._invested is None else Asked(self._invested, self._expected)
+        self._memory.venture.saw(len(found), seconds / level, asked)
         for source, guesses in ((self._ngram, self._free), (self._draft, self._paid)):
             if source:
                 learn(source.acceptance, guesses, found)

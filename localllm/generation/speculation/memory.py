@@ -28,17 +28,19 @@ class Memory:
 
     def __init__(self, file: Path | None = None) -> None:
         self.costs = Costs()
-        self.forget()
+        self.ngrams, self.drafts = ngram.acceptance(), draft.acceptance()
+        self.venture = Venture()
+        self._automata: list[SuffixAutomaton] = []
         self._file, self._written = file, 0
         if file is not None:
             with suppress(OSError, ValueError, RecursionError):  # what json raises is a ValueError, but for brackets in brackets
                 self.costs.put(*_read(json.loads(file.read_text(encoding="utf-8"))))
 
-    def forget(self) -> None:
-        """Begin anew with texts; what passes cost is no matter of texts."""
-        self.ngrams, self.drafts = ngram.acceptance(), draft.acceptance()
-        self.venture = Venture()
-        self._automata: list[SuffixAutomaton] = []
+    def anew(self) -> Memory:
+        """One that has learnt nothing from texts yet; what passes cost is known to both, and kept by this one."""
+        other = Memory()
+        other.costs = self.costs
+        return other
 
     def take(self, text: Sequence[int]) -> SuffixAutomaton:
         """An automaton of a beginning of the text, that of the last answer if it is one; it belongs to the caller until it is kept."""

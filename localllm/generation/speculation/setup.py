@@ -37,6 +37,10 @@ class Setup:
         self.memory, self.draft = memory, draft
         self._exact = exact
 
+    def anew(self) -> Setup:
+        """The same sources, with nothing learnt from texts yet."""
+        return Setup(self.memory.anew(), exact=self._exact, draft=self.draft)
+
     def provider(self, options: GenerationOptions, ends: Collection[int]) -> tuple[Provider, Callable[[], Speculation | None]]:
         """What makes the tokens of an answer, and what tells how guessing went. Raises OptionError for guesses that can't be had."""
         self._require(options.spec)

@@ -94,3 +94,12 @@ def test_the_text_of_the_last_answer_is_kept_where_the_next_begins_with_it() -> 
     assert memory.take([1, 2, 3, 4]).tokens == []  # it has an owner
     memory.keep(automaton)
     assert memory.take([1, 2, 4]).tokens == []
+
+
+def test_what_texts_have_taught_can_be_left_behind() -> None:
+    memory = Memory()
+    memory.costs.took(1, 0.05)
+    memory.ngrams.saw(0, True)
+    other = memory.anew()
+    assert other.costs is memory.costs
+    assert other.ngrams.share(0) < memory.ngrams.share(0)

@@ -47,11 +47,18 @@ class Timed(FakeSession):
 
     def _next(self, line: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         logits = np.zeros(VOCAB, np.float32)
-        n = len(line)
+        n = self._place(line)
         if n < len(self._text):
             wrong = n in self._errors
             logits[(self._text[n] + wrong) % VOCAB] = 5 if wrong else 12
         return logits
+
+    def _place(self, line: Sequence[int]) -> int:
+        """Where the text goes on; a line may hold the end of it only."""
+        line, n = list(line), len(line)
+        if line == self._text[:n] or n < 20:
+            return n
+        return next((end for end in range(n, len(self._text)) if self._text[end - n : end] == line), len(self._text))
 
     def forward(self, batch: Sequence[Chunk]) -> Outputs:
         n = len(batch[0].tokens)
@@ -117,6 +124,15 @@ def test_a_good_draft_gains(clock: Clock, ngrams: bool) -> None:
 @pytest.mark.parametrize(("errors", "ratios"), [(0.7, FLAT), (1.0, FLAT), (0.1, STEEP)])
 def test_a_draft_that_can_only_lose_is_left_alone(clock: Clock, errors: float, ratios: dict[int, float], ngrams: bool) -> None:
     assert speed(prose(450), 50, clock, draft_errors=errors, ngrams=ngrams, ratios=ratios) > 0.97
+
+
+@pytest.mark.parametrize("errors", [0.5, 0.9])
+def test_a_long_prompt_is_not_read_in_vain(clock: Clock, errors: float) -> None:
+    assert speed(prose(3200), 3000, clock, draft_errors=errors, ngrams=False, ratios=FLAT) > 0.97
+
+
+def test_a_draft_is_given_a_long_prompt_once_it_has_shown_its_worth(clock: Clock) -> None:
+    assert speed(prose(400), 200, clock, draft_errors=0.05, ngrams=False, ratios=FLAT) > 1.3
 
 
 def test_both_sources_are_no_worse_than_the_better_one(clock: Clock) -> None:
