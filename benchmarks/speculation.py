@@ -51,7 +51,8 @@ def ask(model: localllm.Model, prompt: Path, spec: str, options: Mapping[str, An
     text = prompt.read_text(encoding="utf-8")
     raw = prompt.stem.startswith("completion")
     model.speculation = model.speculation.anew()
-    return model.stream(text.removesuffix("\n") if raw else text, raw=raw, spec=spec, **options)
+    stream: Stream = model.stream(text.removesuffix("\n") if raw else text, raw=raw, spec=spec, **options)
+    return stream
 
 
 def side_by_side(streams: Mapping[str, Stream]) -> dict[str, Result]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pytest
 
 from localllm.cli import main
+from localllm.generation.options import GenerationOptions, make
 from localllm.generation.results import Event, Result, Speculation, Timings, Usage
 
 
@@ -23,11 +24,19 @@ class FakeStream:
     speculation: Speculation | None = None
     closed: bool = False
     said: list[str] = field(default_factory=list)
+    options: GenerationOptions = field(default_factory=GenerationOptions)
+    n: int = 1
 
     @property
     def result(self) -> Result:
         n = len(self.said)
-        return Result("".join(self.said), tuple(range(n)), self.finish, Usage(5, n), Timings(0.5, 2.0, 5, n), 7, None, self.speculation)
+        return Result(
+            "".join(self.said), tuple(range(n)), self.finish, Usage(5, n), Timings(0.5, 2.0, 5, n), 7, speculation=self.speculation
+        )
+
+    @property
+    def results(self) -> list[Result]:
+        return [replace(self.result, completion=n) for n in range(self.n)]
 
     def __iter__(self) -> Generator[Event, None, None]:
         for n, piece in enumerate(self.pieces):
@@ -53,10 +62,13 @@ class FakeModel:
     asked: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     loaded: dict[str, Any] = field(default_factory=dict)
     streams: list[FakeStream] = field(default_factory=list)
+    recommended: dict[str, Any] = field(default_factory=dict)
 
     def stream(self, prompt: Any, *, progress: Any = None, **options: Any) -> FakeStream:
         self.asked.append((prompt, options))
-        self.streams.append(FakeStream(self.answers[len(self.asked) - 1], self.finish, self.speculation))
+        made = make({name: value for name, value in options.items() if name != "n"}, self.recommended)
+        said, n = self.answers[len(self.asked) - 1], options.get("n", 1)
+        self.streams.append(FakeStream(said, self.finish, self.speculation, options=made, n=n))
         return self.streams[-1]
 
     def __enter__(self) -> FakeModel:

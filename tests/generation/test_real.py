@@ -54,6 +54,22 @@ def test_seed_and_text_do_not_depend_on_threads_or_chunks(model: localllm.Model,
     assert first.tokens != model.generate("Why is the sky blue?", seed=4, max_tokens=24).tokens
 
 
+def test_several_answers_are_what_each_is_alone(model: localllm.Model) -> None:
+    options: dict[str, Any] = {
+        "seed": 3,
+        "max_tokens": 32,
+        "xtc_probability": 0.5,
+        "dry_multiplier": 0.8,
+        "repeat_penalty": 1.1,
+        "logprobs": 2,
+    }
+    together = model.generate("Why is the sky blue?", n=3, **options)
+    for result in together:
+        alone = model.generate("Why is the sky blue?", completion=result.completion, **options)
+        assert (result.text, result.logprobs) == (alone.text, alone.logprobs)
+    assert len({result.text for result in together}) == 3
+
+
 def test_guesses_change_no_token(model: localllm.Model) -> None:
     prompt = "Write a haiku about the sea. Then write it again, word for word, and then once more."
     for options in ({"temperature": 0}, {"seed": 1}, {"seed": 2, "temperature": 1.2, "top_k": 0}, {"seed": 3, "repeat_penalty": 1.1}):
