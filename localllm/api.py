@@ -311,8 +311,12 @@ class Model:
 
     def _start(self, prompt: prompts.Prompt, n: int | None, options: Mapping[str, Any], progress: Progress | None) -> Stream | Streams:
         generation.whole("n", n, 1, optional=True)
-        job = self._job(prompt, generation.make(options, self.recommended), progress)
-        return Stream(job) if n is None else Streams(job, [self.tokenizer.stream() for _ in range(n)])
+        made = generation.make(options, self.recommended)
+        job = self._job(prompt, made, progress)
+        if n is not None:
+            return Streams(job, [self.tokenizer.stream() for _ in range(n)])
+        provider, guessed = self.speculation.provider(made, {*job.ends, *made.stop_token_ids})
+        return Stream(replace(job, provider=provider, speculation=guessed))
 
     def _job(self, prompt: prompts.Prompt, options: generation.GenerationOptions, progress: Progress | None) -> Job:
         for named in (options.logit_bias or (), options.stop_token_ids):

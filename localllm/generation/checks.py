@@ -11,6 +11,8 @@ from localllm.errors import OptionError
 
 SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 """The samplers of a chain in llama.cpp's default order."""
+SPEC = ("auto", "off", "ngram", "draft")
+"""Where guesses come from."""
 LARGEST = 1e30
 """What is added to a logit, at most: beyond it float32 would overflow when a temperature divides."""
 _ALIASES = {
@@ -43,6 +45,12 @@ def switch(name: str, value: Any) -> None:
     """True or False."""
     if not isinstance(value, bool):
         raise OptionError(f"option {name!r} is {value!r}; expected True or False")
+
+
+def choice(name: str, value: Any, known: Sequence[str]) -> None:
+    """One of those known."""
+    if value not in known:
+        raise OptionError(f"option {name!r} is {value!r}; expected one of {', '.join(known)}")
 
 
 def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> None:

@@ -14,9 +14,6 @@ from localllm.generation.keywords import GenerationKeywords as GenerationKeyword
 from localllm.generation.keywords import Processor
 from localllm.generation.keywords import refuse_unknown as refuse_unknown
 
-SPEC = ("auto", "off", "ngram", "draft")
-"""Where guesses come from."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationOptions:
@@ -54,7 +51,7 @@ class GenerationOptions:
     ``raw``: a string is continued as it is; otherwise it is a user's message in the model's chat template.
     ``parse_special``: in a raw prompt, texts of control tokens become those tokens.
     ``spec``: where guesses of several tokens at once come from, which change the speed and nothing else: "ngram", the text so far;
-    "draft", the model that was loaded for it; "auto", whichever there are; "off".
+    "draft", the model that was loaded for it; "auto", whichever there are; "off". Several answers at once (``n``) are never guessed.
     """
 
     max_tokens: int | None = None

@@ -16,6 +16,8 @@ _OUTLIER = 0.25
 """The largest deviation, in logarithms, that a pass counts with: a pass that was interrupted is no measurement."""
 _SLOPE, _BULK = 0.07, 0.09
 """What another token costs, in terms of the first, where nothing was measured: up to LIMIT of them, and in longer passes."""
+_JUMP = 1.5
+"""How much more than expected a token of a long pass is believed to cost."""
 _PERIOD, _FADE = 64, 0.2
 """After so many passes, sizes that were not among them go this share of the way back to where they began: one that was measured wrongly, so
 that nobody chooses it, is tried again."""
@@ -74,7 +76,8 @@ class Costs:
 
     def _took_more(self, m: int, seconds: float) -> None:
         if self.level is not None:
-            self.bulk += (min(1.0, seconds / self.level / m) - self.bulk) / 4
+            # The first pass of a process touches memory for the first time.
+            self.bulk += (min(1.0, _JUMP * self.bulk, seconds / self.level / m) - self.bulk) / 4
 
     def _learn(self, size: int, off: float) -> None:
         # A size that was hardly measured explains a deviation by itself, one that is established by the machine's speed.

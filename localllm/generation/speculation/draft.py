@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -61,6 +62,7 @@ class DraftModel:
     def guesses(self, state: sampling.State) -> Iterator[Guess]:
         """What the draft would say; ends where its context is full, and at a token that the other model does not have."""
         self._caught_up = 0.0
+        state = replace(state, logprobs=None) if state.logprobs is not None else state  # nobody reads what a draft thinks
         pending: Sequence[int] = self._text[self._start + self._line.length :]
         while self._line.room >= len(pending):
             row = self._feed(pending, state.likeliest)

@@ -8,7 +8,7 @@ _MEMORY = 31 / 32
 """What a step is worth in the running gain after each later one."""
 _HOPE = 0.1
 """The gain of a step that is expected at the beginning, in tokens of plain decoding."""
-_STAKE, _PROOF = 1.5, 6
+_STAKE, _PROOF = 2.5, 6
 """Tokens that may be invested before so many steps have shown what the source is worth."""
 _CAP = 0.5
 """The largest gain that is believed in: good texts end."""

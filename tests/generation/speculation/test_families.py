@@ -27,6 +27,8 @@ SAMPLERS: list[dict[str, Any]] = [
     {"temperature": 1.5, "seed": 3, "top_k": 0, "top_p": 0.9},
     {"temperature": 1.0, "seed": 4, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
     {"temperature": 0.3, "seed": 5, "repeat_penalty": 1.2, "repeat_last_n": 8, "presence_penalty": 0.1},
+    {"temperature": 1.0, "seed": 6, "mirostat": 2},
+    {"temperature": 0.7, "seed": 7, "dry_multiplier": 0.8, "xtc_probability": 0.5, "typical_p": 0.9, "logprobs": 2},
 ]
 PROMPT = [5, 270, 280, 290, 300, 270, 280, 290]
 
@@ -52,6 +54,7 @@ def test_guesses_change_no_token(model: localllm.Model, options: dict[str, Any])
     for spec in ("ngram", "draft", "auto"):
         found = model.generate(PROMPT, spec=spec, **chosen)
         assert found.tokens == plain.tokens, spec
+        assert found.logprobs == plain.logprobs
         assert found.finish_reason == plain.finish_reason
         assert found.speculation is not None
 
