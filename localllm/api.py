@@ -327,7 +327,6 @@ class Model:
             return prompts.encode(text, options, self.tokenizer, lambda: self.template, self._controls)
 
         ids = encode(prompt)
-        provider, guessed = self.speculation.provider(options, self.tokenizer.eog)
         return Job(
             line=self._continued,
             prompt=ids,
@@ -336,8 +335,6 @@ class Model:
             ends=self.tokenizer.eog,
             context=self.context,
             progress=progress,
-            provider=provider,
-            speculation=guessed,
             shorten=policy(options.on_full, options.keep, prompt, ids, self.context, encode, lambda: leading(self.tokenizer)),
             breakers=self._breakers(tuple(options.dry_sequence_breakers)) if options.dry_multiplier else None,
         )

@@ -47,12 +47,6 @@ def switch(name: str, value: Any) -> None:
         raise OptionError(f"option {name!r} is {value!r}; expected True or False")
 
 
-def choice(name: str, value: Any, known: Sequence[str]) -> None:
-    """One of those known."""
-    if value not in known:
-        raise OptionError(f"option {name!r} is {value!r}; expected one of {', '.join(known)}")
-
-
 def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> None:
     """A finite number from ``low`` to ``high``, without ``low`` itself if ``above``."""
     number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
