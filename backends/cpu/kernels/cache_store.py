@@ -154,7 +154,7 @@ def _no_rotation(x: int, d: int) -> None:
 
 def rotator(k: str) -> Any:
     """(x, d): what is done to queries and keys before they are stored."""
-    return rotate if k == "q4_0" else _no_rotation
+    return rotate if k in QUANTISED else _no_rotation
 
 
 # ---- storing
