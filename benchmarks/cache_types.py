@@ -19,7 +19,7 @@ from localllm.generation.perplexity import cut
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cache.md"
 BEGIN, END = "<!-- benchmarks/cache_types.py: begin -->", "<!-- end -->"
-PAIRS = (("q8_0", "q8_0"), ("f16", "q4_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))
+PAIRS = (("f32", "f32"), ("q8_0", "q8_0"), ("f16", "q4_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0"))
 HEAD = ("model", "keys", "values", "kB a token", "mean KL", "99 % below", "largest", "same likeliest token", "perplexity", "with f16")
 
 
