@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
 
 from localllm import backends, memory
 from localllm.archs import build
@@ -18,8 +18,11 @@ from localllm.errors import BackendError, OptionError, UnsupportedError
 from localllm.generation import options as generation
 from localllm.generation import prompt as prompts
 from localllm.generation.background import Background
+from localllm.generation.batch import Streams
+from localllm.generation.recommended import recommended
 from localllm.generation.results import Result
-from localllm.generation.stepper import Stepper
+from localllm.generation.sampling import Breakers
+from localllm.generation.stepper import Stepper, check_ids
 from localllm.generation.stream import Job, Stream
 from localllm.generation.vocabulary import control_texts
 from localllm.gguf import open_gguf
@@ -114,13 +117,21 @@ def load(
     )
 
 
-def generate(name_or_path: str | os.PathLike[str], prompt: prompts.Prompt, **options: Unpack[Keywords]) -> Result:
+@overload
+def generate(name_or_path: str | os.PathLike[str], prompt: prompts.Prompt, *, n: None = None, **options: Unpack[Keywords]) -> Result: ...
+@overload
+def generate(name_or_path: str | os.PathLike[str], prompt: prompts.Prompt, *, n: int, **options: Unpack[Keywords]) -> list[Result]: ...
+def generate(
+    name_or_path: str | os.PathLike[str], prompt: prompts.Prompt, *, n: int | None = None, **options: Unpack[Keywords]
+) -> Result | list[Result]:
     """Load a model, answer one prompt, and close it. Takes the options of ``load`` and of ``Model.generate``."""
     generation.refuse_unknown(options, (*LOAD_NAMES, *generation.NAMES))
     chosen = LoadOptions(**{name: value for name, value in options.items() if name in LOAD_NAMES})  # type: ignore[arg-type]
-    answer = generation.make({name: value for name, value in options.items() if name in generation.NAMES})
+    answer = {name: value for name, value in options.items() if name in generation.NAMES}
+    generation.make(answer)  # what is wrong with it is told before anything is loaded
+    generation.whole("n", n, 1, optional=True)
     with _load(name_or_path, chosen) as model:
-        return model._stream(prompt, answer, chosen.progress).run()
+        return model._start(prompt, n, answer, chosen.progress).run()
 
 
 class Model:
@@ -144,6 +155,7 @@ class Model:
         self.program, self.metadata, self.backend, self.context = program, metadata, backend, context
         self._session, self._tokenizer, self._batch = session, tokenizer, batch
         self._lines: weakref.WeakSet[Stepper] = weakref.WeakSet()
+        self._known_breakers: tuple[tuple[str, ...], Breakers] | None = None
         self._open = True
 
     @property
@@ -159,23 +171,65 @@ class Model:
         found = template_for(self.metadata)
         return None if found.is_default else found
 
+    @cached_property
+    def recommended(self) -> Mapping[str, Any]:
+        """The options that the file recommends (``general.sampling.*``): the defaults of this model."""
+        return recommended(self.metadata)
+
+    @overload
     def generate(
-        self, prompt: prompts.Prompt, *, progress: Progress | None = None, **options: Unpack[generation.GenerationKeywords]
-    ) -> Result:
+        self,
+        prompt: prompts.Prompt,
+        *,
+        n: None = None,
+        progress: Progress | None = None,
+        **options: Unpack[generation.GenerationKeywords],
+    ) -> Result: ...
+    @overload
+    def generate(
+        self, prompt: prompts.Prompt, *, n: int, progress: Progress | None = None, **options: Unpack[generation.GenerationKeywords]
+    ) -> list[Result]: ...
+    def generate(
+        self,
+        prompt: prompts.Prompt,
+        *,
+        n: int | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[generation.GenerationKeywords],
+    ) -> Result | list[Result]:
         """Answer a prompt: a string is a user's message (``raw=True`` continues it as it is), a list of {"role", "content"} a
         conversation, a list of ids stands for itself.
 
         Options are the fields of ``generation.options.GenerationOptions``: max_tokens, temperature, top_k, top_p, min_p, seed, stop, ...
-        ``progress("prompt", done, total)`` is told of the tokens of the prompt. Raises OptionError, and ContextFullError before
-        anything is computed.
+        What is not given is what the model recommends, or else llama.cpp's default. ``n``: so many answers, as a list, which share the
+        prompt's cache and are computed together. ``progress("prompt", done, total)`` is told of the tokens of the prompt.
+        Raises OptionError, and ContextFullError before anything is computed.
         """
-        return self._stream(prompt, generation.make(options), progress).run()
+        return self._start(prompt, n, options, progress).run()
 
+    @overload
     def stream(
-        self, prompt: prompts.Prompt, *, progress: Progress | None = None, **options: Unpack[generation.GenerationKeywords]
-    ) -> Stream:
-        """As ``generate``, but an iterator of events; the last one carries the result. It may be left or closed at any point."""
-        return self._stream(prompt, generation.make(options), progress)
+        self,
+        prompt: prompts.Prompt,
+        *,
+        n: None = None,
+        progress: Progress | None = None,
+        **options: Unpack[generation.GenerationKeywords],
+    ) -> Stream: ...
+    @overload
+    def stream(
+        self, prompt: prompts.Prompt, *, n: int, progress: Progress | None = None, **options: Unpack[generation.GenerationKeywords]
+    ) -> Streams: ...
+    def stream(
+        self,
+        prompt: prompts.Prompt,
+        *,
+        n: int | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[generation.GenerationKeywords],
+    ) -> Stream | Streams:
+        """As ``generate``, but an iterator of events; an answer's last one carries its result. It may be left or closed at any point."""
+        return self._start(prompt, n, options, progress)
 
     @property
     def threads(self) -> int:
@@ -217,19 +271,34 @@ class Model:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _stream(self, prompt: prompts.Prompt, options: generation.GenerationOptions, progress: Progress | None) -> Stream:
+    def _start(self, prompt: prompts.Prompt, n: int | None, options: Mapping[str, Any], progress: Progress | None) -> Stream | Streams:
+        generation.whole("n", n, 1, optional=True)
+        job = self._job(prompt, generation.make(options, self.recommended), progress)
+        return Stream(job) if n is None else Streams(job, [self.tokenizer.stream() for _ in range(n)])
+
+    def _job(self, prompt: prompts.Prompt, options: generation.GenerationOptions, progress: Progress | None) -> Job:
+        for named in (options.logit_bias or (), options.stop_token_ids):
+            if named:
+                check_ids(list(named), self.program.vocab)
         ids = prompts.encode(prompt, options, self.tokenizer, lambda: self.template, self._controls)
-        return Stream(
-            Job(
-                line=self.line,
-                prompt=ids,
-                options=options,
-                decoder=self.tokenizer.stream(),
-                ends=self.tokenizer.eog,
-                context=self.context,
-                progress=progress,
-            )
+        return Job(
+            line=self.line,
+            prompt=ids,
+            options=options,
+            decoder=self.tokenizer.stream(),
+            ends=self.tokenizer.eog,
+            context=self.context,
+            progress=progress,
+            breakers=self._breakers(tuple(options.dry_sequence_breakers)) if options.dry_multiplier else None,
         )
+
+    def _breakers(self, texts: tuple[str, ...]) -> Breakers:
+        """Those of DRY. The last ones are kept: to find them, every token is looked at."""
+        if self._known_breakers is None or self._known_breakers[0] != texts:
+            from localllm.text.breakers import breakers
+
+            self._known_breakers = texts, breakers(self.tokenizer, texts)
+        return self._known_breakers[1]
 
     @cached_property
     def _controls(self) -> prompts.Controls:

@@ -247,3 +247,61 @@ def test_nothing_is_left_running(path: Path) -> None:
     with localllm.load(path, **REFERENCE):
         pass
     assert threading.active_count() <= before
+
+
+def test_several_answers(model: localllm.Model) -> None:
+    options: dict[str, Any] = {"raw": True, "seed": 8, "max_tokens": 10, "temperature": 1.5}
+    results = model.generate("The river", n=3, **options)
+    assert [result.completion for result in results] == [0, 1, 2]
+    assert len({result.text for result in results}) == 3
+    with model.stream("The river", n=3, **options) as events:
+        ends = [event.result for event in events if event.result is not None]
+    assert {result.text for result in ends} == {result.text for result in results}
+    assert not model._lines
+    for wrong in list[Any]([0, 1.5, True]):
+        with pytest.raises(OptionError, match="'n' is"):
+            model.generate("hi", n=wrong)
+
+
+def test_several_answers_of_the_one_liner(path: Path) -> None:
+    options: dict[str, Any] = {"backend": "reference", "ctx": 64, "max_tokens": 3, "seed": 2}
+    results = localllm.generate(path, "The river", n=2, **options)
+    assert results[0].tokens == localllm.generate(path, "The river", **options).tokens
+    assert results[1].tokens == localllm.generate(path, "The river", completion=1, **options).tokens
+
+
+@pytest.fixture(scope="module")
+def opinionated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    metadata = {f"general.sampling.{name}": value for name, value in {"temp": 0.6, "top_k": 3, "top_p": 7.0, "penalty_repeat": 1.1}.items()}
+    return tiny.write(tmp_path_factory.mktemp("models") / "opinionated.gguf", metadata=metadata)
+
+
+def test_what_a_model_recommends_is_its_default(model: localllm.Model, opinionated: Path) -> None:
+    assert model.recommended == {}
+    with localllm.load(opinionated, **REFERENCE) as other:
+        assert other.recommended == {"temperature": 0.6, "top_k": 3, "repeat_penalty": 1.1}
+        assert (other.stream("hi").options.top_k, other.stream("hi", top_k=9, n=2).options.top_k) == (3, 9)
+        options: dict[str, Any] = {"raw": True, "seed": 8, "max_tokens": 20}
+        told = other.generate("The river", temperature=0.6, top_k=3, repeat_penalty=1.1, **options)
+        assert other.generate("The river", **options).tokens == told.tokens
+        assert other.generate("The river", temperature=0, repeat_penalty=1.0, **options).tokens == (
+            model.generate("The river", temperature=0, **options).tokens
+        )
+
+
+def test_ids_in_options_are_checked_before_anything_is_computed(model: localllm.Model) -> None:
+    too_much = model.program.vocab
+    for given in list[Any]([{"logit_bias": {too_much: 1.0}}, {"stop_token_ids": [too_much]}]):
+        with pytest.raises(OptionError, match=f"token {too_much} is not in the vocabulary"):
+            model.stream("hi", **given)
+
+
+def test_dry_knows_the_breakers_of_the_vocabulary(model: localllm.Model) -> None:
+    # A model that only ever says one of two tokens repeats itself, but for what DRY forbids; a breaker between lets it.
+    a, b = model.tokenizer.encode("a", add_special=False)[-1], model.tokenizer.encode("b", add_special=False)[-1]
+    options: dict[str, Any] = {"raw": True, "max_tokens": 12, "temperature": 0, "logit_bias": {a: 1e4, b: 1e4}}
+    dry: dict[str, Any] = {"dry_multiplier": 1e3, "dry_base": 1.1, "dry_allowed_length": 1}
+    plain = model.generate("The river", **options).text
+    assert model.generate("The river", **options, **dry).text != plain
+    assert model.generate("The river", **options, **dry, dry_sequence_breakers=["a", "b"]).text == plain
+    assert model._known_breakers is not None and a in model._known_breakers[1]

@@ -21,7 +21,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_there_are_examples() -> None:
-    assert [path.stem for path in EXAMPLES] == ["inspect_file", "one_liner", "streaming"]
+    assert [path.stem for path in EXAMPLES] == ["inspect_file", "one_liner", "several_answers", "streaming"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

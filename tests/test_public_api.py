@@ -13,7 +13,7 @@ import pytest
 import localllm
 from localllm import api
 from localllm.generation.options import GenerationOptions
-from localllm.generation.results import Event, Result, Timings, Usage
+from localllm.generation.results import Event, Logprob, Result, Timings, Usage
 
 HEAVY = ("numpy", "numba", "llvmlite", "gguf", "tokenizers", "sentencepiece", "jinja2", "click", "rich", "prompt_toolkit", "asyncio")
 
@@ -39,10 +39,10 @@ def test_the_signatures() -> None:
     load = "(name_or_path, *, backend='auto', threads=None, ctx=None, batch=512, progress=None, force=False, "
     load += "cache_type_k=None, cache_type_v=None, **misspelled)"
     assert parameters(localllm.load) == load
-    assert parameters(localllm.generate) == "(name_or_path, prompt, **options)"
+    assert parameters(localllm.generate) == "(name_or_path, prompt, *, n=None, **options)"
     model = localllm.Model
-    assert parameters(model.generate) == "(self, prompt, *, progress=None, **options)"
-    assert parameters(model.stream) == "(self, prompt, *, progress=None, **options)"
+    assert parameters(model.generate) == "(self, prompt, *, n=None, progress=None, **options)"
+    assert parameters(model.stream) == "(self, prompt, *, n=None, progress=None, **options)"
     assert parameters(model.logits) == "(self, tokens, *, last=1)"
     assert parameters(model.line) == parameters(model.close) == "(self)"
     assert parameters(localllm.open_gguf) == "(path)"
@@ -66,15 +66,36 @@ def test_the_options_and_their_defaults() -> None:
     assert {field.name: field.default for field in fields(GenerationOptions)} == {
         "max_tokens": None,
         "temperature": 0.8,
+        "dynatemp_range": 0.0,
+        "dynatemp_exponent": 1.0,
         "top_k": 40,
         "top_p": 0.95,
         "min_p": 0.05,
+        "typical_p": 1.0,
+        "top_n_sigma": -1.0,
+        "xtc_probability": 0.0,
+        "xtc_threshold": 0.1,
+        "min_keep": 0,
         "repeat_penalty": 1.0,
         "repeat_last_n": 64,
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
+        "dry_multiplier": 0.0,
+        "dry_base": 1.75,
+        "dry_allowed_length": 2,
+        "dry_penalty_last_n": 64,
+        "dry_sequence_breakers": ("\n", ":", '"', "*"),
+        "mirostat": 0,
+        "mirostat_tau": 5.0,
+        "mirostat_eta": 0.1,
+        "samplers": ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"),
+        "logit_bias": None,
+        "logits_processors": (),
         "seed": None,
+        "completion": 0,
+        "logprobs": None,
         "stop": (),
+        "stop_token_ids": (),
         "ignore_eos": False,
         "raw": False,
         "parse_special": False,
@@ -90,8 +111,10 @@ def test_the_keywords_for_type_checkers_are_the_fields() -> None:
 
 
 def test_the_fields_of_what_comes_back() -> None:
-    assert [field.name for field in fields(Event)] == ["text", "token", "result"]
-    assert [field.name for field in fields(Result)] == ["text", "tokens", "finish_reason", "usage", "timings", "seed", "stop"]
+    assert [field.name for field in fields(Event)] == ["text", "token", "result", "logprob", "completion"]
+    assert [field.name for field in fields(Logprob)] == ["token", "logprob", "top"]
+    names = ["text", "tokens", "finish_reason", "usage", "timings", "seed", "stop", "completion", "logprobs"]
+    assert [field.name for field in fields(Result)] == names
     assert [field.name for field in fields(Usage)] == ["prompt_tokens", "completion_tokens"]
     assert [field.name for field in fields(Timings)] == ["prompt_seconds", "completion_seconds", "prompt_tokens", "completion_tokens"]
 

@@ -36,24 +36,3 @@ def model_options(command: Command) -> Command:
         return command(load={name: value for name, value in given.items() if value is not None}, **others)
 
     return wrapped
-
-
-def sampling_options(command: Command) -> Command:
-    """How an answer is made. They arrive under the names that ``Model.generate`` has for them, None where not given."""
-    for option in reversed(
-        (
-            click.option("-n", "--max-tokens", "max_tokens", type=int, metavar="N", help="At most N tokens."),
-            click.option("--temp", "temperature", type=float, metavar="T", help="Temperature; 0 always takes the likeliest token."),
-            click.option("--top-k", type=int, metavar="K", help="Choose among the K likeliest tokens (0: all)."),
-            click.option("--top-p", type=float, metavar="P", help="Choose among the likeliest that together reach P."),
-            click.option("--min-p", type=float, metavar="P", help="Choose among those at least P times as likely as the likeliest."),
-            click.option("--seed", type=int, metavar="N", help="The same seed gives the same answer."),
-            click.option("--stop", multiple=True, callback=_none_if_empty, metavar="TEXT", help="End before TEXT; can be repeated."),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def _none_if_empty(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
-    return value or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,18 +11,21 @@ from localllm import store
 from localllm.chat import terminal
 from localllm.cli.inputs import read_text, waiting_text, without_last_newline
 from localllm.cli.models import locate
-from localllm.cli.options import model_options, sampling_options
+from localllm.cli.options import model_options
 from localllm.cli.progress import Progress
+from localllm.cli.sampling import sampling_options
 from localllm.errors import ModelNotFoundError, OptionError, TemplateError
 
 if TYPE_CHECKING:
     from localllm.api import Model
+    from localllm.generation.batch import Streams
     from localllm.generation.results import Result
     from localllm.generation.stream import Stream
 
 INTERRUPTED = 130
 """The exit code of an answer that Ctrl-C ended: 128 + SIGINT."""
 
+_FULL = "note: the context is full; -c N makes room for more tokens"
 _HOW = f'a prompt comes after the model: localllm run {store.DEFAULT} "Why is the sky blue?"'
 
 
@@ -32,10 +36,18 @@ _HOW = f'a prompt comes after the model: localllm run {store.DEFAULT} "Why is th
 @click.option("--raw", is_flag=True, default=None, help="Continue the prompt as it is, without the model's chat template.")
 @click.option("--parse-special", is_flag=True, default=None, help="With --raw: names of control tokens in the prompt are these tokens.")
 @sampling_options
+@click.option("--completions", "n", type=int, metavar="N", help="N answers, computed together; each is shown under its number.")
 @model_options
 @click.option("--stats", is_flag=True, help="Afterwards, counts and speeds on stderr.")
 def command(
-    words: tuple[str, ...], file: str | None, system: str | None, stats: bool, load: dict[str, Any], raw: bool | None, **given: Any
+    words: tuple[str, ...],
+    file: str | None,
+    system: str | None,
+    stats: bool,
+    n: int | None,
+    load: dict[str, Any],
+    raw: bool | None,
+    **given: Any,
 ) -> int:
     """Answer PROMPT with MODEL and stream the answer to standard output.
 
@@ -51,8 +63,13 @@ def command(
     prompt = _prompt(words[1:], file)
     with Progress() as progress, _load(name, progress, load) as model:
         if prompt is not None:
-            return answer(model.stream(_input(prompt, system), progress=progress, **options), stats, progress)
+            told = model.recommended if stats else None
+            if n is not None:
+                return answers(model.stream(_input(prompt, system), n=n, progress=progress, **options), told, progress)
+            return answer(model.stream(_input(prompt, system), progress=progress, **options), told, progress)
         progress.close()
+        if n is not None:
+            raise OptionError(f"--completions needs a prompt, since a chat has one answer at a time; {_HOW}")
         return _chat(model, system, options)
 
 
@@ -102,8 +119,9 @@ def _input(prompt: str, system: str | None) -> str | list[dict[str, str]]:
     return [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
 
 
-def answer(stream: Stream, stats: bool, progress: Progress) -> int:
-    """Write an answer as it comes; the exit code. Ctrl-C ends it where it is."""
+def answer(stream: Stream, recommended: Mapping[str, Any] | None, progress: Progress) -> int:
+    """Write an answer as it comes; the exit code. Ctrl-C ends it where it is. ``recommended``: what the model does, for statistics;
+    None shows none."""
     last, code = "", 0
     try:
         for event in stream:
@@ -118,9 +136,31 @@ def answer(stream: Stream, stats: bool, progress: Progress) -> int:
     if not last.endswith("\n"):
         terminal.write("\n")
     if stream.result.finish_reason == "context":
-        click.echo("note: the context is full; -c N makes room for more tokens", err=True)
-    if stats:
+        click.echo(_FULL, err=True)
+    if recommended is not None:
         _show_stats(stream.result)
+        _show_sampling(stream, recommended)
+    return code
+
+
+def answers(stream: Streams, recommended: Mapping[str, Any] | None, progress: Progress) -> int:
+    """Write several answers once all are there, each under its number; the exit code. Ctrl-C ends them where they are."""
+    code = 0
+    try:
+        for _ in stream:
+            progress.close()
+    except KeyboardInterrupt:
+        progress.close()
+        stream.close()
+        code = INTERRUPTED
+    for number, result in enumerate(stream.results, 1):
+        terminal.write(f"[{number}]\n{result.text}" + ("" if result.text.endswith("\n") else "\n"))
+    if any(result.finish_reason == "context" for result in stream.results):
+        click.echo(_FULL, err=True)
+    if recommended is not None:
+        for result in stream.results:
+            _show_stats(result)
+        _show_sampling(stream, recommended)
     return code
 
 
@@ -131,4 +171,13 @@ def _show_stats(result: Result) -> None:
         ("answer", usage.completion_tokens, timings.completion_seconds, timings.completion_per_second),
     ):
         click.echo(f"{what}: {count} tokens, {seconds:.2f} s, {speed:.1f} tokens/s", err=True)
-    click.echo(f"ended by: {result.finish_reason}; seed: {result.seed}", err=True)
+    which = f"; completion: {result.completion}" if result.completion else ""
+    click.echo(f"ended by: {result.finish_reason}; seed: {result.seed}{which}", err=True)
+
+
+def _show_sampling(stream: Stream | Streams, recommended: Mapping[str, Any]) -> None:
+    from localllm.generation.recommended import told
+
+    options = stream.options
+    by_model = {name for name, value in recommended.items() if getattr(options, name) == value}
+    click.echo(f"sampling: {told(options, by_model)}" + (" (*: recommended by the model)" if by_model else ""), err=True)

@@ -41,6 +41,7 @@ def command(model: str, each: bool, backend: str, as_json: bool) -> None:
         write_line(f"{path}: GGUF version {file.version}" + (f", {len(file.paths)} files" if len(file.paths) > 1 else ""))
         _show_metadata(file.metadata)
         _show_types(file.tensors)
+        _show_sampling(file.metadata)
         _show_memory(file, backend)
         if each:
             _show_tensors(file.tensors)
@@ -60,6 +61,15 @@ def _show_types(tensors: Mapping[str, Tensor]) -> None:
         write_line(f"{type_:<8} {count:>5} tensors {values / 1e6:>10,.1f} M values {nbytes / 1e6:>10,.1f} MB")
     count, values, nbytes = (sum(row[i] for row in types.values()) for i in range(3))
     write_line(f"{'in all':<8} {count:>5} tensors {values / 1e6:>10,.1f} M values {nbytes / 1e6:>10,.1f} MB")
+
+
+def _show_sampling(metadata: Mapping[str, Any]) -> None:
+    from localllm.generation.recommended import recommended
+
+    found = recommended(metadata)
+    if found:
+        write_line()
+        write_line(f"sampling: {', '.join(f'{name} {_short(value)}' for name, value in found.items())} (recommended by the file)")
 
 
 def _show_memory(file: GGUFFile, backend: str) -> None:
@@ -106,11 +116,14 @@ def _memory(file: GGUFFile, backend: str) -> dict[str, Any]:
 
 
 def _record(file: GGUFFile, backend: str, each: bool) -> dict[str, Any]:
+    from localllm.generation.recommended import recommended
+
     record: dict[str, Any] = {
         "files": [str(path) for path in file.paths],
         "version": file.version,
         "metadata": {key: _plain(value) for key, value in file.metadata.items()},
         "types": {type_: dict(zip(("tensors", "values", "bytes"), row, strict=True)) for type_, row in _by_type(file.tensors).items()},
+        "sampling": recommended(file.metadata),
         "memory": _memory(file, backend),
     }
     if each:

@@ -6,6 +6,7 @@ and ufuncs stand here where NumPy's functions would call them.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from localllm.generation import noise
 from localllm.generation.few import FEW, Few
 
 Float = NDArray[np.float32]
+Double = NDArray[np.float64]
 _ROWS = 64
 _HEADS = (256, 4096)
 _TINY = 1e-6
@@ -106,6 +108,35 @@ class Candidates(NamedTuple):
     def names(self) -> NDArray[np.int64]:
         """The ids, also where they are all."""
         return np.arange(len(self.logits)) if self.ids is None else self.ids
+
+    def chances(self) -> tuple[Double, Double]:
+        """The probability of each of these tokens among them, and its surprise, the negative logarithm of that."""
+        below = self.logits.astype(np.float64) - float(self.top())
+        weights = np.exp(below)
+        total = weights.sum()
+        return weights / total, math.log(total) - below
+
+    def among(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where these ids, which rise, are among the tokens, and which of ``ids`` stands at each of the places."""
+        if self.ids is None:
+            return ids, np.arange(len(ids))
+        which = ids.searchsorted(self.ids).clip(max=len(ids) - 1)
+        places = (ids[which] == self.ids).nonzero()[0]
+        return places, which[places]
+
+    def with_logits(self, logits: Float) -> Candidates:
+        """The same tokens with other logits."""
+        if not self.ranked:
+            return Candidates(logits, self.ids)
+        order = self.names().argsort()  # ids rise where nothing is ranked
+        return Candidates(logits.take(order), self.names().take(order))
+
+
+def many(given: Candidates | Few) -> Candidates:
+    """Tokens as arrays, for filters that need more than Python's numbers do well."""
+    if isinstance(given, Candidates):
+        return given
+    return Candidates(np.array(given.logits, np.float32), np.array(given.ids), ranked=True)
 
 
 def _weights(logits: Float, top: np.float32) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -52,6 +52,11 @@ def of_few(place: int, ids: Sequence[int]) -> list[float]:
     return [-math.log(-math.log(((bits >> 11) + 0.5) * 2.0**-53)) for bits in found]
 
 
+def coin(place: int) -> float:
+    """A number above 0 and below 1 that is independent of the noise of all tokens at a place."""
+    return ((_mix(place) >> 11) + 0.5) * 2.0**-53  # where the token -1 would be
+
+
 def _mix(value: int) -> int:
     value &= _MASK
     value = (value ^ (value >> 30)) * _FIRST & _MASK

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
-from typing import Any, TypedDict
+from typing import Any
 
-from localllm.errors import OptionError
+from localllm.generation.checks import SAMPLERS, biases, callables, ids, real, samplers, strings
+from localllm.generation.checks import switch as switch
+from localllm.generation.checks import whole as whole
+from localllm.generation.keywords import GenerationKeywords as GenerationKeywords
+from localllm.generation.keywords import Processor
+from localllm.generation.keywords import refuse_unknown as refuse_unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,11 +19,30 @@ class GenerationOptions:
     """How an answer is made. Names and defaults are llama.cpp's; raises OptionError for a value that an option can't have.
 
     ``max_tokens``: None is until the model ends or the context is full.
-    ``temperature``: 0 is greedy. ``top_k``: keep the k likeliest (0: all). ``top_p``: keep the likeliest that together reach p (1: all).
+
+    Which tokens are chosen among, and how likely they become:
+    ``temperature``: 0 is greedy. ``dynatemp_range``: it varies by so much, down where the model is sure and up where it is not (0: it
+    does not), along a curve of ``dynatemp_exponent``.
+    ``top_k``: keep the k likeliest (0: all). ``top_p``: keep the likeliest that together reach p (1: all).
     ``min_p``: keep what is at least min_p times as likely as the likeliest (0: all).
+    ``typical_p``: keep those nearest to the expected surprise that together exceed p (1: all).
+    ``top_n_sigma``: keep those within n standard deviations of the largest logit (0 or less: all).
+    ``xtc_probability``: how often all but the least likely of those above ``xtc_threshold`` are taken out (0: never).
+    ``min_keep``: tokens that top_p, min_p, typical_p and XTC leave at least.
     ``repeat_penalty``, ``presence_penalty``, ``frequency_penalty``: against tokens among the last ``repeat_last_n``
     (-1: the whole line, 0: none); 1, 0 and 0 are off.
-    ``seed``: None draws one, which the result names. ``stop``: strings that end the answer and are not part of it.
+    ``dry_multiplier``: against tokens that would continue a repetition longer than ``dry_allowed_length`` within the last
+    ``dry_penalty_last_n`` (-1: the whole line), growing by ``dry_base`` with each token (0: off); no repetition reaches across
+    ``dry_sequence_breakers``.
+    ``mirostat``: 1 or 2 keeps the surprise near ``mirostat_tau`` bits, learning at the rate ``mirostat_eta``; of the others only
+    temperature and ``logit_bias`` are used then.
+    ``samplers``: which of these are used, and in which order: a list, or names separated by ";".
+    ``logit_bias``: added to the logits of token ids before all of them; -inf bans one.
+    ``logits_processors``: functions (tokens, logits) -> logits, before everything else.
+
+    ``seed``: None draws one, which the result names. ``completion``: which answer to the same prompt with the same seed.
+    ``logprobs``: how many of the likeliest tokens are told with each token, beside its own log-probability (None: nothing is told).
+    ``stop``: strings that end the answer and are not part of it. ``stop_token_ids``: tokens that do.
     ``ignore_eos``: never sample a token that ends generation.
     ``raw``: a string is continued as it is; otherwise it is a user's message in the model's chat template.
     ``parse_special``: in a raw prompt, texts of control tokens become those tokens.
@@ -28,132 +50,107 @@ class GenerationOptions:
 
     max_tokens: int | None = None
     temperature: float = 0.8
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
     top_k: int = 40
     top_p: float = 0.95
     min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    min_keep: int = 0
     repeat_penalty: float = 1.0
     repeat_last_n: int = 64
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: str | Sequence[str] = ("\n", ":", '"', "*")
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    samplers: str | Sequence[str] = SAMPLERS
+    logit_bias: Mapping[int, float] | None = None
+    logits_processors: Processor | Sequence[Processor] = ()
     seed: int | None = None
+    completion: int = 0
+    logprobs: int | None = None
     stop: str | Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
     raw: bool = False
     parse_special: bool = False
 
     def __post_init__(self) -> None:
-        whole("max_tokens", self.max_tokens, 1, optional=True)
-        whole("top_k", self.top_k, 0)
-        whole("repeat_last_n", self.repeat_last_n, -1)
-        whole("seed", self.seed, 0, 2**64 - 1, optional=True)
-        _real("temperature", self.temperature, 0)
-        _real("top_p", self.top_p, 0, 1)
-        _real("min_p", self.min_p, 0, 1)
-        _real("repeat_penalty", self.repeat_penalty, 0, above=True)
-        _real("presence_penalty", self.presence_penalty)
-        _real("frequency_penalty", self.frequency_penalty)
+        for name, *border in _WHOLE:
+            whole(name, getattr(self, name), *border)
+        for name in ("max_tokens", "seed", "logprobs"):
+            whole(name, getattr(self, name), int(name == "max_tokens"), 2**64 - 1 if name == "seed" else None, optional=True)
+        for name, *limits in _REAL:
+            real(name, getattr(self, name), *limits)
+        real("repeat_penalty", self.repeat_penalty, 0, _FAR, above=True)
         for name in ("ignore_eos", "raw", "parse_special"):
             switch(name, getattr(self, name))
-        object.__setattr__(self, "stop", _strings(self.stop))
+        for name, check in _KEPT.items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
+        if self.logit_bias is not None:
+            object.__setattr__(self, "logit_bias", biases("logit_bias", self.logit_bias))
 
     @property
     def stops(self) -> tuple[str, ...]:
         """``stop`` as it is kept: a tuple of strings."""
         return tuple(self.stop)
 
+    @property
+    def processors(self) -> tuple[Processor, ...]:
+        """``logits_processors`` as they are kept: a tuple."""
+        return self.logits_processors if isinstance(self.logits_processors, tuple) else ()
 
-class GenerationKeywords(TypedDict, total=False):
-    """The keywords of generate() and stream(), for type checkers: the fields of GenerationOptions."""
 
-    max_tokens: int | None
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    repeat_penalty: float
-    repeat_last_n: int
-    presence_penalty: float
-    frequency_penalty: float
-    seed: int | None
-    stop: str | Sequence[str]
-    ignore_eos: bool
-    raw: bool
-    parse_special: bool
-
+_WHOLE: tuple[tuple[Any, ...], ...] = (
+    ("top_k", 0),
+    ("min_keep", 0),
+    ("repeat_last_n", -1),
+    ("dry_allowed_length", 0),
+    ("dry_penalty_last_n", -1),
+    ("mirostat", 0, 2),
+    ("completion", 0),
+)
+_FAR = 1e20
+"""What is larger has no more effect, and would leave the range of float32 when it is multiplied."""
+_REAL: tuple[tuple[Any, ...], ...] = (
+    ("temperature", 0, _FAR),
+    ("dynatemp_range", 0, _FAR),
+    ("dynatemp_exponent", 0, _FAR),
+    ("top_p", 0, 1),
+    ("min_p", 0, 1),
+    ("typical_p", 0, 1),
+    ("top_n_sigma", -_FAR, _FAR),
+    ("xtc_probability", 0, 1),
+    ("xtc_threshold", 0, 1),
+    ("presence_penalty", -_FAR, _FAR),
+    ("frequency_penalty", -_FAR, _FAR),
+    ("dry_multiplier", 0, _FAR),
+    ("dry_base", 0, _FAR),
+    ("mirostat_tau", 0, 1e6),
+    ("mirostat_eta", 0, 1e6),
+)
+_KEPT = {
+    "dry_sequence_breakers": strings,
+    "samplers": samplers,
+    "logits_processors": callables,
+    "stop": strings,
+    "stop_token_ids": ids,
+}
+"""Options that are kept as tuples."""
 
 NAMES = tuple(field.name for field in fields(GenerationOptions))
 
-_ELSEWHERE = {
-    "temp": "temperature",
-    "n": "max_tokens",
-    "n_predict": "max_tokens",
-    "num_predict": "max_tokens",
-    "max_new_tokens": "max_tokens",
-    "max_completion_tokens": "max_tokens",
-    "repetition_penalty": "repeat_penalty",
-    "penalty_repeat": "repeat_penalty",
-    "penalty_last_n": "repeat_last_n",
-    "stop_strings": "stop",
-    "stop_sequences": "stop",
-    "n_ctx": "ctx",
-    "num_ctx": "ctx",
-    "ctx_size": "ctx",
-    "n_threads": "threads",
-    "num_threads": "threads",
-    "n_batch": "batch",
-    "device": "backend",
-}
-"""What other programs call the same thing."""
 
-
-def make(options: Mapping[str, Any]) -> GenerationOptions:
-    """The options that these keywords give. Raises OptionError, with the likely right name, for one that does not exist."""
+def make(options: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> GenerationOptions:
+    """The options of these keywords, over ``defaults``. Raises OptionError for one that does not exist, with the likely right name."""
     refuse_unknown(options, NAMES)
-    return GenerationOptions(**options)
-
-
-def refuse_unknown(options: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raises OptionError for a name that is not known, with the one that was probably meant."""
-    for name in options:
-        if name not in known:
-            raise OptionError(f"option {name!r} does not exist{_suggestion(name, known)}")
-
-
-def _suggestion(name: str, known: Sequence[str]) -> str:
-    from difflib import get_close_matches
-
-    meant = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in known else get_close_matches(name.lower(), known, 1)
-    return f"; did you mean {meant[0]!r}?" if meant else f"; there are: {', '.join(known)}"
-
-
-def whole(name: str, value: Any, low: int, high: int | None = None, *, optional: bool = False) -> None:
-    """Raises OptionError where the value is not a whole number from ``low`` to ``high``, or None where that is allowed."""
-    if value is None and optional:
-        return
-    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
-    if number is None or number < low or (high is not None and number > high):
-        border = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise OptionError(f"option {name!r} is {value!r}; expected a whole number {border}{' or None' if optional else ''}")
-
-
-def switch(name: str, value: Any) -> None:
-    """Raises OptionError where the value is neither True nor False."""
-    if not isinstance(value, bool):
-        raise OptionError(f"option {name!r} is {value!r}; expected True or False")
-
-
-def _real(name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> None:
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    if not (math.isfinite(number) and low <= number <= high) or (above and number == low):
-        border = (
-            "" if math.isinf(low) else f" {'above' if above else 'of at least'} {low}" if math.isinf(high) else f" from {low} to {high}"
-        )
-        raise OptionError(f"option {name!r} is {value!r}; expected a number{border}")
-
-
-def _strings(value: Any) -> tuple[str, ...]:
-    found = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (value,)
-    for text in found:
-        if not isinstance(text, str) or not text:
-            raise OptionError(f"option 'stop' holds {text!r}; expected strings that are not empty")
-    return found
+    return GenerationOptions(**{**(defaults or {}), **options})

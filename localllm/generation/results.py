@@ -47,11 +47,22 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
+class Logprob:
+    """What the model thought of a token: ``logprob``, the natural logarithm of its probability before any sampler, and ``top``, the
+    likeliest tokens with theirs, likeliest first."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """An answer. ``str(result)`` is its text.
 
     ``tokens``: every id that was sampled, the one that ended generation and those of a stop string included.
-    ``stop``: the stop string that was found, else None. ``seed``: the one that was used; with it the answer can be made again.
+    ``stop``: the stop string that was found, or the stop token, else None. ``seed`` and ``completion``: those that were used; with both
+    the answer can be made again. ``logprobs``: one for each of the tokens, where they were asked for.
     """
 
     text: str
@@ -60,7 +71,9 @@ class Result:
     usage: Usage
     timings: Timings
     seed: int
-    stop: str | None = None
+    stop: str | int | None = None
+    completion: int = 0
+    logprobs: tuple[Logprob, ...] | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -71,9 +84,12 @@ class Event:
     """One step of a stream. The texts of all events together are the text of the result.
 
     ``text``: what became certain with this token; may be empty, since half a character and the beginning of a stop string
-    are held back. ``token``: its id. The last event has no token; it carries what was held back and the ``result``.
+    are held back. ``token``: its id, with its ``logprob`` where that was asked for. The last event has no token; it carries what was held
+    back and the ``result``. ``completion``: which answer to the prompt this is a step of.
     """
 
     text: str
     token: int | None = None
     result: Result | None = None
+    logprob: Logprob | None = None
+    completion: int = 0

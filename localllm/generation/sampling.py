@@ -7,8 +7,8 @@ of filters has llama.cpp's members, order and defaults; what it leaves gets Gumb
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from localllm.generation import noise
 from localllm.generation.candidates import Candidates, Float
 from localllm.generation.few import FEW, Few
 from localllm.generation.options import GenerationOptions
+from localllm.generation.results import Logprob
 
-_COLDEST = 1e-38
+COLDEST = 1e-38
 """The lowest temperature: one that float32 still tells from 0."""
 
 Row = Float | Likeliest
@@ -27,6 +28,8 @@ Row = Float | Likeliest
 Tokens = Candidates | Few
 Filter = Callable[[Tokens, "State"], Tokens]
 """Takes candidates away or changes their logits; a pure function. At least one must be left."""
+Breakers = Mapping[int, tuple[tuple[int, ...], ...]]
+"""DRY's sequence breakers: token -> the ids that complete one behind it, in each way that there is; () where the token holds it whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class State:
 
     ``completion``: which answer to the same prompt this is. ``count``: tokens ever in the line, prompt included.
     ``recent``: the last ``last_n`` of them (-1: all), for penalties. ``likeliest``: how many of the likeliest tokens the chain looks at;
-    0: at all logits.
+    0: at all logits. ``mu``: what mirostat has learnt. ``logprobs``: how many of the likeliest tokens are noted with each that is drawn
+    (None: nothing is); ``scores``: what was noted since ``forgetful``.
     """
 
     chain: tuple[Filter, ...]
@@ -45,24 +49,35 @@ class State:
     recent: tuple[int, ...] = ()
     last_n: int = 0
     likeliest: int = 0
+    mu: float | None = None
+    logprobs: int | None = None
+    scores: tuple[Logprob, ...] = ()
 
     def after(self, tokens: Sequence[int]) -> State:
         """The state once these tokens are in the line too."""
         # Not dataclasses.replace, which takes ten times as long, for every token.
         recent = self._window(tokens) if self.last_n else ()
-        return State(self.chain, self.seed, self.completion, self.count + len(tokens), recent, self.last_n, self.likeliest)
+        count = self.count + len(tokens)
+        n = self.likeliest
+        return State(self.chain, self.seed, self.completion, count, recent, self.last_n, n, self.mu, self.logprobs, self.scores)
+
+    def forgetful(self) -> State:
+        """The same without scores: for whoever has read them."""
+        return replace(self, scores=()) if self.scores else self
 
     def _window(self, tokens: Sequence[int]) -> tuple[int, ...]:
         known = (*self.recent, *tokens)
         return known if self.last_n < 0 else known[-self.last_n :]
 
 
-def begin(options: GenerationOptions, seed: int, *, ends: Sequence[int] = (), completion: int = 0) -> State:
-    """The state of an empty line. ``ends``: the ids that end generation, never sampled under ``ignore_eos``."""
-    penalised = options.repeat_penalty != 1 or options.presence_penalty != 0 or options.frequency_penalty != 0
-    chain = chain_of(options, banned=ends if options.ignore_eos else ())
-    last_n = options.repeat_last_n if penalised else 0
-    return State(chain, seed, completion, last_n=last_n, likeliest=_looked_at(chain))
+def begin(options: GenerationOptions, seed: int, *, ends: Sequence[int] = (), breakers: Breakers | None = None) -> State:
+    """The state of an empty line. ``ends``: the ids that end generation, never sampled under ``ignore_eos``; ``breakers``: those of DRY."""
+    from localllm.generation.chain import chain_of, memory_of
+
+    chain = chain_of(options, banned=ends if options.ignore_eos else (), breakers=breakers)
+    likeliest = _looked_at(chain) if options.logprobs is None else 0
+    mu = 2.0 * options.mirostat_tau if options.mirostat and not isinstance(chain[-1], Greedy) else None
+    return State(chain, seed, options.completion, 0, (), memory_of(options), likeliest, mu, options.logprobs)
 
 
 def _looked_at(chain: Sequence[Filter]) -> int:
@@ -86,7 +101,8 @@ def step(state: State, row: Row) -> tuple[int, State]:
     for one in state.chain:
         left = one(left, state)
     token = left.draw(noise.key(state.seed, state.completion, state.count))
-    return token, state.after((token,))
+    after = state.after((token,))
+    return token, after if state.mu is None and state.logprobs is None else _noted(after, token, left, row)
 
 
 def _tokens(row: Row) -> Tokens:
@@ -97,29 +113,25 @@ def _tokens(row: Row) -> Tokens:
     return Few(row.logits, row.ids) if isinstance(row, Likeliest) else Candidates(row, place=place)
 
 
-def chain_of(options: GenerationOptions, *, banned: Sequence[int] = ()) -> tuple[Filter, ...]:
-    """The filters that these options ask for, in llama.cpp's order; those that would change nothing are left out."""
-    chain: list[Filter] = []
-    if banned:
-        chain.append(Ban(tuple(sorted(banned))))
-    if options.repeat_penalty != 1 or options.presence_penalty != 0 or options.frequency_penalty != 0:
-        chain.append(Penalties(options.repeat_penalty, options.presence_penalty, options.frequency_penalty))
-    if options.temperature == 0:
-        return (*chain, Greedy())
-    if options.top_k:
-        chain.append(TopK(options.top_k))
-    if options.top_p < 1:
-        chain.append(TopP(options.top_p))
-    if options.min_p > 0:
-        chain.append(MinP(options.min_p))
-    if options.temperature != 1:
-        chain.append(Temperature(options.temperature))
-    return tuple(chain)
+def _noted(after: State, token: int, left: Tokens, row: Row) -> State:
+    """The state with what is learnt and told of a token that was drawn from those that were left of a row."""
+    if after.mu is not None:
+        from localllm.generation.filters.mirostat import Mirostat
+
+        last = after.chain[-1]
+        assert isinstance(last, Mirostat)
+        after = replace(after, mu=last.learnt(after.mu, left, token))
+    if after.logprobs is not None:
+        from localllm.generation.logprobs import logprob
+
+        assert not isinstance(row, Likeliest)
+        after = replace(after, scores=(*after.scores, logprob(row, token, after.logprobs)))
+    return after
 
 
 @dataclass(frozen=True, slots=True)
 class Ban:
-    """Takes tokens out. First of all, so it sees the whole vocabulary, or enough of the likeliest."""
+    """Takes tokens out. Before any are taken away, so it sees the whole vocabulary, or enough of the likeliest."""
 
     ids: tuple[int, ...]
 
@@ -128,27 +140,6 @@ class Ban:
             return given.without(self.ids)
         logits = given.logits.copy()
         logits[list(self.ids)] = -np.inf
-        return Candidates(logits)
-
-
-@dataclass(frozen=True, slots=True)
-class Penalties:
-    """Against tokens of the recent past: ``repeat`` divides logits (Keskar et al. 2019), ``presence`` and ``frequency``
-    subtract, once and per occurrence. Before anything is taken away, so it sees the whole vocabulary."""
-
-    repeat: float
-    presence: float
-    frequency: float
-
-    def __call__(self, given: Tokens, state: State) -> Tokens:
-        assert isinstance(given, Candidates)
-        if not state.recent:
-            return given
-        ids, counts = np.unique(np.array(state.recent), return_counts=True)
-        logits = given.logits.copy()
-        hit = logits[ids]
-        hit = np.where(hit > 0, hit / np.float32(self.repeat), hit * np.float32(self.repeat))
-        logits[ids] = hit - (self.frequency * counts + self.presence).astype(np.float32)
         return Candidates(logits)
 
 
@@ -172,22 +163,24 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class TopP:
-    """Keeps the likeliest whose probabilities reach p together (Holtzman et al. 2020)."""
+    """Keeps the likeliest whose probabilities reach p together (Holtzman et al. 2020), at least ``keep``."""
 
     p: float
+    keep: int = 0
 
     def __call__(self, given: Tokens, state: State) -> Tokens:
-        return given.reaching(self.p)
+        return _at_least(self.keep, given.reaching(self.p), given)
 
 
 @dataclass(frozen=True, slots=True)
 class MinP:
-    """Keeps what is at least ``p`` times as likely as the likeliest (Nguyen et al. 2024)."""
+    """Keeps what is at least ``p`` times as likely as the likeliest (Nguyen et al. 2024), at least ``keep``."""
 
     p: float
+    keep: int = 0
 
     def __call__(self, given: Tokens, state: State) -> Tokens:
-        return given.near(-math.log(self.p))
+        return _at_least(self.keep, given.near(-math.log(self.p)), given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,4 +190,8 @@ class Temperature:
     t: float
 
     def __call__(self, given: Tokens, state: State) -> Tokens:
-        return given.over(max(self.t, _COLDEST))
+        return given.over(max(self.t, COLDEST))
+
+
+def _at_least(keep: int, left: Tokens, given: Tokens) -> Tokens:
+    return given.best(keep) if len(left.logits) < keep else left

@@ -62,6 +62,16 @@ class Stepper:
             found += self._forward(ids, start, last, likeliest, progress).likeliest[0]
         return found
 
+    def follow(self, other: Stepper) -> None:
+        """Become a fork of another line: the same past, on the same pages as long as neither writes to them."""
+        self._line.close()
+        self._line = other._line.fork()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the line was given back."""
+        return not self._open
+
     def close(self) -> None:
         """Give the line back. Harmless when done twice."""
         if self._open:
@@ -94,6 +104,11 @@ class Stepper:
             progress("prompt", start + len(chunk), len(ids))
         return outputs
 
+    def _next(self, token: int, likeliest: int) -> Chunk:
+        if not self._open:
+            raise BackendError("this line is closed; start a new one")
+        return Chunk(self._line, self._checked([token], 1), Want((0,), likeliest))
+
     def _checked(self, tokens: Sequence[int], last: int) -> list[int]:
         ids = check_ids(tokens, self._vocab)
         if isinstance(last, bool) or not isinstance(last, Integral) or not 1 <= last <= len(ids):
@@ -105,6 +120,19 @@ class Stepper:
                 f"{len(ids) - room} too many; shorten the text or give a larger ctx"
             )
         return ids
+
+
+def feed_together(steppers: Sequence[Stepper], tokens: Sequence[int], likeliest: int = 0) -> list[sampling.Row]:
+    """Append one token to each of these lines of one session, in as few batches as hold them; the row after each, as of ``rows``.
+
+    Raises as ``feed`` does, before anything is computed.
+    """
+    chunks = [stepper._next(token, likeliest) for stepper, token in zip(steppers, tokens, strict=True)]
+    found: list[sampling.Row] = []
+    for start in range(0, len(chunks), steppers[0]._batch):
+        outputs = steppers[0]._session.forward(chunks[start : start + steppers[0]._batch])
+        found += [rows[0] for rows in (outputs.likeliest if likeliest else outputs.logits)]
+    return found
 
 
 def check_ids(tokens: Sequence[int] | NDArray[np.integer], vocab: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from operator import index
 from os import PathLike
@@ -166,6 +166,10 @@ class Tokenizer:
             hidden = self._is(id_, CONTROL | UNKNOWN) and not special
             found = self._pieces[special][id_] = b"" if hidden else self._model.piece(id_)
         return found
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes of every token, those of control tokens too; nothing is kept of them."""
+        return map(self._model.piece, range(self.vocab_size))
 
     def is_control(self, id_: int) -> bool:
         """Whether the token steers the model and is no text. TokenizerError if there is no such id."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pytest
 
 from localllm.cli import main
+from localllm.generation.options import GenerationOptions, make
 from localllm.generation.results import Event, Result, Timings, Usage
 
 
@@ -22,11 +23,17 @@ class FakeStream:
     finish: Literal["stop", "context", "interrupted"] = "stop"
     closed: bool = False
     said: list[str] = field(default_factory=list)
+    options: GenerationOptions = field(default_factory=GenerationOptions)
+    n: int = 1
 
     @property
     def result(self) -> Result:
         n = len(self.said)
         return Result("".join(self.said), tuple(range(n)), self.finish, Usage(5, n), Timings(0.5, 2.0, 5, n), seed=7)
+
+    @property
+    def results(self) -> list[Result]:
+        return [replace(self.result, completion=n) for n in range(self.n)]
 
     def __iter__(self) -> Generator[Event, None, None]:
         for n, piece in enumerate(self.pieces):
@@ -51,10 +58,12 @@ class FakeModel:
     asked: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
     loaded: dict[str, Any] = field(default_factory=dict)
     streams: list[FakeStream] = field(default_factory=list)
+    recommended: dict[str, Any] = field(default_factory=dict)
 
     def stream(self, prompt: Any, *, progress: Any = None, **options: Any) -> FakeStream:
         self.asked.append((prompt, options))
-        self.streams.append(FakeStream(self.answers[len(self.asked) - 1], self.finish))
+        made = make({name: value for name, value in options.items() if name != "n"}, self.recommended)
+        self.streams.append(FakeStream(self.answers[len(self.asked) - 1], self.finish, options=made, n=options.get("n", 1)))
         return self.streams[-1]
 
     def __enter__(self) -> FakeModel:

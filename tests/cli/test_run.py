@@ -117,7 +117,79 @@ def test_stats_go_to_stderr(run: Run, model: FakeModel, file: Path) -> None:
         "prompt: 5 tokens, 0.50 s, 10.0 tokens/s",
         "answer: 2 tokens, 2.00 s, 0.5 tokens/s",
         "ended by: stop; seed: 7",
+        "sampling: top_k 40; top_p 0.95; min_p 0.05; temperature 0.8",
     ]
+
+
+def test_what_the_model_recommends_is_shown(run: Run, model: FakeModel, file: Path) -> None:
+    model.recommended = {"temperature": 0.6, "top_k": 20}
+    said = run("run", file, "hi", "--top-k", 5, "--stats").err.splitlines()[-1]
+    assert said == "sampling: top_k 5; top_p 0.95; min_p 0.05; temperature 0.6* (*: recommended by the model)"
+
+
+def test_several_answers_come_under_their_numbers(run: Run, model: FakeModel, file: Path) -> None:
+    ran = run("run", file, "hi", "--completions", 2, "--stats", "--seed", 7)
+    assert ran.out == "[1]\nBecause of Rayleigh.\n[2]\nBecause of Rayleigh.\n"
+    assert model.asked == [("hi", {"n": 2, "seed": 7})]
+    lines = ran.err.splitlines()
+    assert [line for line in lines if line.startswith("ended by")] == ["ended by: stop; seed: 7", "ended by: stop; seed: 7; completion: 1"]
+    model.answers = [["One, ", KeyboardInterrupt()]] * 2
+    ran = run("run", file, "hi", "--completions", 2)
+    assert (ran.code, ran.out) == (130, "[1]\nOne, \n[2]\nOne, \n") and model.streams[-1].closed
+    assert "--completions needs a prompt" in run("run", file, "--completions", 2, terminal=True).err
+
+
+SAMPLING = {
+    "--dynatemp-range 0.5": {"dynatemp_range": 0.5},
+    "--dynatemp-exp 2": {"dynatemp_exponent": 2.0},
+    "--temperature 0.5": {"temperature": 0.5},
+    "--typical 0.9": {"typical_p": 0.9},
+    "--typical-p 0.9": {"typical_p": 0.9},
+    "--top-n-sigma 1": {"top_n_sigma": 1.0},
+    "--top-nsigma 1": {"top_n_sigma": 1.0},
+    "--xtc-probability 0.5": {"xtc_probability": 0.5},
+    "--xtc-threshold 0.2": {"xtc_threshold": 0.2},
+    "--min-keep 3": {"min_keep": 3},
+    "--repeat-penalty 1.1": {"repeat_penalty": 1.1},
+    "--repeat-last-n -1": {"repeat_last_n": -1},
+    "--presence-penalty 0.5": {"presence_penalty": 0.5},
+    "--frequency-penalty 0.5": {"frequency_penalty": 0.5},
+    "--dry-multiplier 0.8": {"dry_multiplier": 0.8},
+    "--dry-base 2": {"dry_base": 2.0},
+    "--dry-allowed-length 3": {"dry_allowed_length": 3},
+    "--dry-penalty-last-n -1": {"dry_penalty_last_n": -1},
+    "--dry-sequence-breaker \\n --dry-sequence-breaker ;": {"dry_sequence_breakers": ("\n", ";")},
+    "--dry-sequence-breaker none": {"dry_sequence_breakers": ()},
+    "--mirostat 2": {"mirostat": 2},
+    "--mirostat-ent 4": {"mirostat_tau": 4.0},
+    "--mirostat-lr 0.2": {"mirostat_eta": 0.2},
+    "--samplers temp;top-k": {"samplers": "temp;top-k"},
+    "-l 15043+1.5 --logit-bias 7-inf": {"logit_bias": {15043: 1.5, 7: float("-inf")}},
+    "-s 4": {"seed": 4},
+    "--seed -1": {},
+    "--predict 7": {"max_tokens": 7},
+    "--n-predict -1": {},
+    "--stop-token 3 --stop-token 4": {"stop_token_ids": (3, 4)},
+    "--ignore-eos": {"ignore_eos": True},
+}
+
+
+@pytest.mark.parametrize("given", SAMPLING)
+def test_sampling_has_llama_cpps_names(run: Run, model: FakeModel, file: Path, given: str) -> None:
+    ran = run("run", file, "hi", *given.split())
+    assert ran.code == 0, ran.err
+    assert model.asked == [("hi", SAMPLING[given])]
+
+
+@pytest.mark.parametrize("given", ["15043", "a+1", "+1", "7+x", ""])
+def test_a_bias_that_is_none(run: Run, model: FakeModel, file: Path, given: str) -> None:
+    ran = run("run", file, "hi", "--logit-bias", given)
+    assert ran.code == 2 and f"--logit-bias is {given!r}; expected TOKEN_ID+BIAS" in ran.err
+
+
+def test_samplers_that_do_not_exist_are_named(run: Run, model: FakeModel, file: Path) -> None:
+    ran = run("run", file, "hi", "--samplers", "top_k;zzz")
+    assert ran.code == 2 and "'zzz', which is no sampler; there are: penalties, dry," in ran.err
 
 
 def test_a_full_context_is_said(run: Run, model: FakeModel, file: Path) -> None:

@@ -49,6 +49,14 @@ def test_json(run: Run, model: Path) -> None:
     assert record["types"]["F32"]["bytes"] == 4 * record["types"]["F32"]["values"]
 
 
+def test_the_sampling_that_a_file_recommends(run: Run, tmp_path: Path, model: Path) -> None:
+    metadata = {"general.sampling.temp": 0.6, "general.sampling.sequence": "top_k;temperature", "general.sampling.top_p": 9.0}
+    path = tiny.write(tmp_path / "r.gguf", metadata=metadata)
+    assert "sampling: samplers [top_k, temperature], temperature 0.6 (recommended by the file)" in run("show", path).out.replace("'", "")
+    assert json.loads(run("show", path, "--json").out)["sampling"] == {"samplers": ["top_k", "temperature"], "temperature": 0.6}
+    assert "sampling:" not in run("show", model).out
+
+
 def test_every_tensor(run: Run, model: Path) -> None:
     lines = run("show", model, "--tensors").out.splitlines()
     assert any(line.split() == ["blk.1.ffn_down.weight", "Q8_0", "64", "x", "96"] for line in lines)

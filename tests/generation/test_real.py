@@ -52,3 +52,19 @@ def test_seed_and_text_do_not_depend_on_threads_or_chunks(model: localllm.Model,
     with localllm.load(model_file(f"{NAME}.gguf"), threads=1, batch=5) as other:
         assert other.generate("Why is the sky blue?", **options).tokens == first.tokens
     assert first.tokens != model.generate("Why is the sky blue?", seed=4, max_tokens=24).tokens
+
+
+def test_several_answers_are_what_each_is_alone(model: localllm.Model) -> None:
+    options: dict[str, Any] = {
+        "seed": 3,
+        "max_tokens": 32,
+        "xtc_probability": 0.5,
+        "dry_multiplier": 0.8,
+        "repeat_penalty": 1.1,
+        "logprobs": 2,
+    }
+    together = model.generate("Why is the sky blue?", n=3, **options)
+    for result in together:
+        alone = model.generate("Why is the sky blue?", completion=result.completion, **options)
+        assert (result.text, result.logprobs) == (alone.text, alone.logprobs)
+    assert len({result.text for result in together}) == 3

@@ -9,7 +9,9 @@ from localllm.backends.base import likeliest
 from localllm.errors import BackendError
 from localllm.generation import sampling
 from localllm.generation.candidates import Candidates, Float
+from localllm.generation.chain import chain_of
 from localllm.generation.few import FEW, Few
+from localllm.generation.filters.penalties import Penalties
 from localllm.generation.options import make
 
 BIG = 151_936
@@ -107,7 +109,7 @@ def test_a_vocabulary_of_a_few_tokens(given: dict[str, Any]) -> None:
 def test_penalties_are_llama_cpps() -> None:
     logits = np.array([2, -2, 1, 0, 3], np.float32)
     state = sampling.State((), 0, recent=(0, 1, 1, 3), last_n=64)
-    left = sampling.Penalties(repeat=2, presence=0.5, frequency=0.25)(Candidates(logits), state)
+    left = Penalties(repeat=2, presence=0.5, frequency=0.25)(Candidates(logits), state)
     np.testing.assert_allclose(left.logits, [2 / 2 - 0.75, -2 * 2 - 1.0, 1, 0 - 0.75, 3])
     assert list(logits) == [2, -2, 1, 0, 3]
 
@@ -125,9 +127,9 @@ def test_greedy_takes_the_lowest_id_on_ties() -> None:
 
 
 def test_the_default_chain_is_llama_cpps_order() -> None:
-    kinds = [type(one) for one in sampling.chain_of(make({"repeat_penalty": 1.1}), banned=(3,))]
-    assert kinds == [sampling.Ban, sampling.Penalties, sampling.TopK, sampling.TopP, sampling.MinP, sampling.Temperature]
-    assert sampling.chain_of(make(OFF)) == ()
+    kinds = [type(one) for one in chain_of(make({"repeat_penalty": 1.1}), banned=(3,))]
+    assert kinds == [sampling.Ban, Penalties, sampling.TopK, sampling.TopP, sampling.MinP, sampling.Temperature]
+    assert chain_of(make(OFF)) == ()
 
 
 def test_a_banned_token_never_comes() -> None:
@@ -168,7 +170,7 @@ def test_seed_completion_and_place_change_the_draw() -> None:
     base = sampling.begin(options, 1)
     draws = [
         sampling.step(state, logits)[0]
-        for state in (base, sampling.begin(options, 2), sampling.begin(options, 1, completion=1), base.after((0,)))
+        for state in (base, sampling.begin(options, 2), sampling.begin(make({**OFF, "completion": 1}), 1), base.after((0,)))
     ]
     assert len(set(draws)) == 4
 

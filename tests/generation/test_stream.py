@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from localllm.backends.base import Progress
@@ -119,6 +120,37 @@ def test_ignore_eos_never_samples_the_end() -> None:
     events = listen(saying("ab"), ignore_eos=True, max_tokens=12)
     assert len(events) == 13
     assert END not in [event.token for event in events]
+
+
+@pytest.mark.parametrize("ignore_eos", [False, True])
+def test_a_stop_token_ends_and_is_not_shown(ignore_eos: bool) -> None:
+    events = listen(saying("hello"), stop_token_ids=[ord("l")], ignore_eos=ignore_eos)
+    assert [event.text for event in events] == ["h", "e", "", ""]
+    result = events[-1].result
+    assert result is not None
+    assert (result.text, result.finish_reason, result.stop, result.tokens) == ("he", "stop", ord("l"), tuple(b"hel"))
+
+
+@pytest.mark.parametrize("provider", [plain, "pairs"])
+def test_logprobs_go_with_each_token(provider: Any) -> None:
+    chosen = pairs if provider == "pairs" else provider
+    session = FakeSession(saying("hello"))
+    events = list(start(session, provider=chosen, logprobs=2, temperature=1.0, seed=4))
+    result = events[-1].result
+    assert result is not None and result.logprobs is not None
+    assert result.logprobs == tuple(event.logprob for event in events[:-1]) and events[-1].logprob is None
+    assert tuple(one.token for one in result.logprobs) == result.tokens
+    for n, one in enumerate(result.logprobs):
+        logits = saying("hello")([*PROMPT, *result.tokens[:n]]).astype(np.float64)
+        assert one.logprob == pytest.approx(logits[one.token] - np.log(np.exp(logits - logits.max()).sum()) - logits.max(), abs=1e-6)
+        assert [token for token, _ in one.top] == list(np.argsort(-logits, kind="stable")[:2])
+    assert start(FakeSession(saying("hello"))).run().logprobs is None
+
+
+def test_the_completion_is_told_and_changes_the_answer() -> None:
+    first, second = (start(FakeSession(), temperature=1, max_tokens=20, seed=1, completion=n).run() for n in (0, 1))
+    assert (first.completion, second.completion) == (0, 1)
+    assert first.tokens != second.tokens
 
 
 def test_the_seed_that_was_drawn_makes_the_answer_again() -> None:
