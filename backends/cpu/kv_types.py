@@ -8,8 +8,8 @@
               Keys [TILE/16][wide/32][4][16 keys][4]: byte j of word i has value 4i + j of the block in its low half, value 16 + 4i + j in
               its high one. Values [TILE][wide/32][16]: byte j has the values j and 16 + j. Steps as above
 
-Keys are rotated before they are quantised (``cache_store.rotate``), and queries with them, which are quantised too: ``rope_store`` leaves of
-each query head, where its d floats were, int8 codes [wide], float32 steps [wide/32], and int32 [wide/32]: minus the sum of the codes,
+Keys are rotated before they are quantised (``cache_store.rotate``), and queries with them, which are quantised too: ``rope_store`` leaves
+of each query head, where its d floats were, int8 codes [wide], float32 steps [wide/32], and int32 [wide/32]: minus the sum of the codes,
 times what was added to the keys' codes.
 """
 
