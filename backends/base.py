@@ -202,7 +202,7 @@ class Backend(Protocol):
     def memory(self, program: Program, source: TensorSource, options: Options) -> int:
         """Bytes that weights and scratch will take, without the cache."""
 
-    def cache(self, program: Program, options: Options) -> Mapping[int, int]:
+    def cache(self, program: Program, source: TensorSource, options: Options) -> Mapping[int, int]:
         """Bytes of keys and values that a token takes, by the window of the layers that they are in; 0: layers that keep all tokens."""
 
     def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Any:

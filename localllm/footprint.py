@@ -39,6 +39,6 @@ def footprint(file: GGUFFile, backend: str = "auto", *, cache_type_k: str | None
     program = build(file)
     chosen = backends.get(backend)
     options = Options(kv_type_k=cache_type_k, kv_type_v=cache_type_v)
-    by_window = chosen.cache(program, options)
+    by_window = chosen.cache(program, file, options)
     windows = {window + ROLLBACK: size for window, size in by_window.items() if window}
     return Footprint(chosen.name, chosen.memory(program, file, options), by_window.get(0, 0), windows, program.context)

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from localllm.backends.base import Options, Progress, TensorSource, cache_types
 from localllm.backends.cpu.buffers import capacities
 from localllm.backends.cpu.layout import padded
+from localllm.backends.cpu.outliers import float_keys
 from localllm.backends.cpu.pages import kinds
 from localllm.backends.cpu.records import TILE
 from localllm.backends.cpu.session import CpuSession
-from localllm.backends.cpu.weights import Weights, total_bytes, upload
+from localllm.backends.cpu.weights import Weights, read_vector, total_bytes, upload
 from localllm.errors import LocalLLMError
 from localllm.model.program import Program
 from localllm.quant import NAMES
@@ -42,9 +43,11 @@ class CpuBackend:
         registers = sum(4 * padded(width) * rows[name] for name, width in program.widths.items())
         return total_bytes(program, source) + registers
 
-    def cache(self, program: Program, options: Options) -> Mapping[int, int]:
+    def cache(self, program: Program, source: TensorSource, options: Options) -> Mapping[int, int]:
         """Bytes of keys and values by window."""
-        return {kind.window: kind.page_bytes // TILE for kind in kinds(program, *cache_types(options, "f16"))}
+        types = cache_types(options, "f16")
+        floats = float_keys(program, types[0], lambda name: read_vector(source, name))
+        return {kind.window: kind.page_bytes // TILE for kind in kinds(program, *types, floats)}
 
     def upload(self, program: Program, source: TensorSource, options: Options, progress: Progress | None = None) -> Weights:
         """Begin to read and pack; ``compile`` waits for the end."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from localllm import __version__
 from localllm.backends.cpu.kernel_cache import kernels
+from localllm.backends.cpu.outliers import float_keys
 from localllm.backends.cpu.pages import Pool, Strand, Table, kinds
 from localllm.backends.cpu.records import TILE
 from localllm.backends.line import PartedLine
@@ -18,18 +23,18 @@ from localllm.model.program import Program
 class Storage:
     """Where a session's lines have their pages from."""
 
-    def __init__(self, program: Program, kv_type_k: str, kv_type_v: str) -> None:
-        self._program, self.types = program, (kv_type_k, kv_type_v)
-        self.kinds = kinds(program, kv_type_k, kv_type_v)
-        self.widths = {layer: layout.wide for kind in self.kinds for layer, (_, _, layout) in kind.layers.items()}
-        """What each layer's heads are padded to."""
+    def __init__(self, program: Program, vectors: Mapping[str, NDArray[np.float32]], kv_type_k: str, kv_type_v: str) -> None:
+        self._program, self._types = program, (kv_type_k, kv_type_v)
+        self.kinds = kinds(program, kv_type_k, kv_type_v, float_keys(program, kv_type_k, vectors.__getitem__))
+        self.layouts = {layer: layout for kind in self.kinds for layer, (_, _, layout) in kind.layers.items()}
+        """How each layer's heads lie in a page."""
         self.pools = [Pool(kind.page_bytes) for kind in self.kinds]
 
     @cached_property
     def form(self) -> Form:
         """What a saved line must agree with."""
-        code = repr(("cpu", __version__, kernels().folder.name, self._program)).encode()
-        return Form(TILE, *self.types, hashlib.blake2b(code, digest_size=32).digest())
+        code = repr(("cpu", __version__, kernels().folder.name, self._program, self.kinds)).encode()
+        return Form(TILE, *self._types, hashlib.blake2b(code, digest_size=32).digest())
 
     def restore(self, file: Source) -> PagedLine:
         """The line of a file. Raises SavedLineError."""

@@ -35,8 +35,8 @@ class Engine:
         self._ropes = list(dict.fromkeys(op.rope for op in program.ops if isinstance(op, Attend) and op.rope))
         if len(self._ropes) > _MAX_ROPES:
             raise UnsupportedError(f"the model rotates in {len(self._ropes)} ways; the cpu backend holds {_MAX_ROPES}")
-        self.storage = Storage(program, *cache_types(options, "f16"))
-        widths = self.storage.widths
+        self.storage = Storage(program, weights.vectors, *cache_types(options, "f16"))
+        widths = {layer: layout.wide for layer, layout in self.storage.layouts.items()}
         self._buffers = Buffers(program, weights, options.batch, threads, widths)
         self._tables = Tables(program, options.batch, self._buffers.state, widths)
         self._rotated = 0

@@ -4,12 +4,13 @@
 "q8_0"        32 values of a head share a float16 step, largest |x| / 127. Keys: codes + 128 as bytes [TILE/16][wide/4][16 keys][4], so that
               one instruction takes 4 values of 16 keys, then steps [TILE/16][wide/32][16 keys]. Values: codes [TILE][wide], then steps
               [TILE][wide/32]
-"q4_0"        the step is the largest x by magnitude / -8, as in GGUF; codes + 8 in half a byte. Keys are rotated before.
+"q4_0"        the step is the largest x by magnitude / -8, as in GGUF; codes + 8 in half a byte.
               Keys [TILE/16][wide/32][4][16 keys][4]: byte j of word i has value 4i + j of the block in its low half, value 16 + 4i + j in
               its high one. Values [TILE][wide/32][16]: byte j has the values j and 16 + j. Steps as above
 
-With quantised keys ``rope_store`` leaves of each query head, where its d floats were, int8 codes [wide], float32 steps [wide/32], and int32
-[wide/32]: minus the sum of the codes, times what was added to the keys' codes.
+Keys are rotated before they are quantised (``cache_store.rotate``), and queries with them, which are quantised too: ``rope_store`` leaves
+of each query head, where its d floats were, int8 codes [wide], float32 steps [wide/32], and int32 [wide/32]: minus the sum of the codes,
+times what was added to the keys' codes.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Lowering:
 
     def __init__(self, program: Program, weights: Weights, buffers: Buffers, ropes: Sequence[Rope], lists: Lists, storage: Storage) -> None:
         self._program, self._weights, self._buffers, self._ropes, self._lists = program, weights, buffers, ropes, lists
-        self._places, self.kv_types = _places(storage.kinds), storage.types
+        self._places, self.layouts = _places(storage.kinds), storage.layouts
         reads = Counter(name for op in program.ops for name in inputs(op))
         writes = Counter(op.out for op in program.ops)
         self.read_once = {name for name in writes if reads[name] == writes[name]}
@@ -281,7 +281,8 @@ class _Emitter:
             raise AssertionError(op)
 
     def _attend(self, op: Attend) -> Iterator[Row]:
-        at, cache, types = self._at, f"cache {op.layer}", self.of.kv_types
+        at, cache, layout = self._at, f"cache {op.layer}", self.of.layouts[op.layer]
+        types = layout.k, layout.v
         shape = {"heads": op.heads, "kv_heads": op.kv_heads, "head_dim": op.head_dim, **self.of._places[op.layer]}
         rope = {"dim": op.rope.dim if op.rope else 0, "rope": self.of._ropes.index(op.rope) if op.rope else 0}
         norms = {"q_norm": self.of.vector(op.q_norm), "k_norm": self.of.vector(op.k_norm)}

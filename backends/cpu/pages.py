@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,15 +33,16 @@ class Kind:
         return max(0, n - self.window + 1) // TILE if self.window else 0
 
 
-def kinds(program: Program, k: str, v: str) -> list[Kind]:
-    """Every kind of layer that a Program has, in order, for types of keys and values. Raises UnsupportedError for heads too narrow."""
+def kinds(program: Program, k: str, v: str, floats: Collection[int] = ()) -> list[Kind]:
+    """Every kind of layer that a Program has, in order, for types of keys and values; layers of ``floats`` have f16 keys. Raises
+    UnsupportedError for heads too narrow."""
     found: dict[int, Kind] = {}
     for op in program.ops:
         if isinstance(op, Attend):
             kind = found.setdefault(op.window, Kind(op.window))
             if k in QUANTISED and op.head_dim < SMALLEST:
                 raise UnsupportedError(f"keys of {op.head_dim} values can't be {k}, expected at least {SMALLEST}; take f16")
-            layout = HeadLayout(k, v, op.head_dim)
+            layout = HeadLayout("f16" if op.layer in floats else k, v, op.head_dim)
             kind.layers[op.layer] = kind.page_bytes, op.kv_heads, layout
             kind.page_bytes += op.kv_heads * layout.bytes
     return list(found.values())

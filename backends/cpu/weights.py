@@ -86,7 +86,7 @@ def upload(program: Program, source: TensorSource, options: Options, progress: P
     pieces = [piece for name in names for piece in _pieces(source, name, matrices[name], packers)]
     loading = Loading(pieces, options.threads or default_threads(), arena)
     try:
-        vectors = {name: _vector(source, name) for name, shape in program.shapes.items() if len(shape) == 1}
+        vectors = {name: read_vector(source, name) for name, shape in program.shapes.items() if len(shape) == 1}
     except BaseException:
         loading.stop()
         raise
@@ -99,7 +99,8 @@ def _place(tensor: TensorInfo, arena: Arena) -> Matrix:
     return Matrix(arena.take(nbytes).ctypes.data, tensor.type, rows, columns, nbytes)
 
 
-def _vector(source: TensorSource, name: str) -> NDArray[np.float32]:
+def read_vector(source: TensorSource, name: str) -> NDArray[np.float32]:
+    """A vector of the file, padded with zeros."""
     from localllm.quant import dequantize
 
     tensor = source.tensors[name]

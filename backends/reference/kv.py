@@ -11,14 +11,14 @@ from localllm.backends.base import Float
 
 
 def kept(x: Float, kind: str, d: int, *, key: bool = False) -> Float:
-    """x (T, K*d) as it comes back. Each head is padded to whole blocks; keys of 4 bits are rotated before, and back."""
+    """x (T, K*d) as it comes back. Each head is padded to whole blocks; keys are rotated before, and back."""
     if kind == "f32":
         return x
     if kind == "f16":
         with np.errstate(over="ignore"):
             return x.astype(np.float16).astype(np.float32)
     heads = x.reshape(len(x), -1, d)
-    turn = rotation(d) if key and kind == "q4_0" else None
+    turn = rotation(d) if key else None
     turned = heads if turn is None else heads @ turn
     padded = np.pad(turned, [(0, 0), (0, 0), (0, -d % 32)])
     back = quant.dequantize(quant.quantize(padded, kind.upper()), kind.upper())[..., :d]

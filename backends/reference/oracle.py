@@ -35,7 +35,7 @@ class ReferenceBackend:
         raw = sum(source.tensors[op.weight].nbytes for op in program.ops if isinstance(op, Embed))
         return weights + raw + 4 * options.batch * sum(program.widths.values())
 
-    def cache(self, program: Program, options: Options) -> Mapping[int, int]:
+    def cache(self, program: Program, source: TensorSource, options: Options) -> Mapping[int, int]:
         """Float32 whatever the type is: types of fewer bits are only imitated, and windows keep all."""
         layers = {op.layer: 8 * op.kv_heads * op.head_dim for op in program.ops if isinstance(op, Attend)}
         return {0: sum(layers.values())}

@@ -63,3 +63,21 @@ def test_for_people(run: Run, model: Path, text: Path) -> None:
 def test_a_text_that_is_too_short(run: Run, model: Path, text: Path) -> None:
     ran = run("perplexity", model, text, "--backend", "reference")
     assert ran.code == 2 and "expected at least one window of 512" in ran.err
+
+
+def test_divergence_from_another_type(run: Run, model: Path, text: Path) -> None:
+    arguments = ("perplexity", model, text, "-c", WINDOW, "--chunks", 2, "--backend", "reference", "--kl-against", "f32")
+    same = json.loads(run(*arguments, "--json").out)
+    assert same["mean"] == same["largest"] == 0 and same["same"] == 1 and same["tokens"] == 2 * (WINDOW // 2 - 1) and same["chunks"] == 2
+    few = json.loads(run(*arguments, "-ctk", "q4_0", "--cache-type-v", "q4_0", "--json").out)
+    more = json.loads(run(*arguments, "-ctk", "q8_0", "-ctv", "q8_0", "--json").out)
+    assert 0 < more["mean"] < few["mean"] / 20
+    assert few["base_ppl"] == same["ppl"] == same["base_ppl"] != few["ppl"]
+    assert re.fullmatch(
+        r"KL divergence 0\.\d+ \+/- .*; same likeliest token .* \(2 windows of 32 tokens\)\n", run(*arguments, "-ctk", "q4_0").out
+    )
+
+
+def test_a_type_that_does_not_exist(run: Run, model: Path, text: Path) -> None:
+    ran = run("perplexity", model, text, "-c", WINDOW, "--kl-against", "q9")
+    assert ran.code == 2 and "option 'cache_type_k' is 'q9'" in ran.err

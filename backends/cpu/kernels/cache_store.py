@@ -131,7 +131,7 @@ _swap1, _swap2, _swap4, _swap8 = (_swapper(step) for step in (1, 2, 4, 8))
 @helper
 def rotate(x: int, d: int) -> None:
     """d floats, in place, times an orthogonal matrix: Hadamard's, of the largest power of two that divides d; 16 at least, or nothing is
-    done. It spreads what is large in one value over many, which 4 bits need."""
+    done. It spreads what is large in one value over many, so that the steps of all others get smaller."""
     n = d & -d
     if n >= 16:
         factor = sp_f(float32(1.0 / root(float64(n))))
@@ -154,7 +154,7 @@ def _no_rotation(x: int, d: int) -> None:
 
 def rotator(k: str) -> Any:
     """(x, d): what is done to queries and keys before they are stored."""
-    return rotate if k == "q4_0" else _no_rotation
+    return rotate if k in QUANTISED else _no_rotation
 
 
 # ---- storing

@@ -34,6 +34,13 @@ with open_gguf(PATH) as file:
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(weights, 600 * found.per_token, 1024 * int(status["VmRSS"].split()[0]), 1024 * int(status["VmHWM"].split()[0]))
 """
+_CONTEXT = """
+import localllm
+with localllm.load(PATH, ctx=CTX, threads=1, backend="cpu") as model, model.line() as line:
+    line.feed([5] * 1000)
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    print(1024 * int(status["VmRSS"].split()[0]))
+"""
 
 
 def after_a_token(path: Path, code: str, prompt: str = "a") -> str:
@@ -64,6 +71,18 @@ def test_an_idle_model_takes_no_processor_time(path: Path) -> None:
     assert int(threads) >= 1
     assert states == "S"
     assert int(ticks) <= 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_context_that_is_not_used_takes_no_memory(tmp_path: Path) -> None:
+    path = tiny.write(tmp_path / "a.gguf", layers=6, heads=8, kv_heads=8, head_dim=64, context=32768)  # 12 kB a token, 400 MB for all
+
+    def resident(ctx: int) -> int:
+        code = f"PATH, CTX = {str(path)!r}, {ctx}\n{_CONTEXT}"
+        return int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+    resident(1024)  # a process that compiles kernels has the compiler in memory
+    assert resident(32768) < resident(1024) + 8e6
 
 
 @pytest.mark.model

@@ -104,7 +104,7 @@ IDS = [f"{c.kind}-{c.heads}x{c.kv_heads}x{c.d}-{c.dim}-{c.k_type}-{c.v_type}" fo
 @pytest.mark.parametrize("case", QUANTISED, ids=IDS[len(CASES) :])
 def test_quantised_heads(case: Case, rng: np.random.Generator) -> None:
     before, q, k, v, cache, given = case.run(Driver(threads=2), rng)
-    turn = hadamard(case.d) if case.k_type == "q4_0" else np.eye(case.d)
+    turn = hadamard(case.d) if case.k_type != "f16" else np.eye(case.d)
     expected = case.expected(before, case.heads, given["table"], given["weights"][0]) * SCALE
     keys = case.expected(k, case.kv_heads, given["table"], given["weights"][1])
     slots = q.data.reshape(expected.shape)
@@ -138,6 +138,8 @@ def _near(found: NDArray[np.float32], exact: NDArray[np.float64], kind: str) -> 
 def hadamard(d: int) -> NDArray[np.float64]:
     """Sylvester's matrix of the largest power of two that divides d, over the diagonal, orthogonal."""
     n, h = d & -d, np.ones((1, 1))
+    if n < 16:
+        return np.eye(d)
     while len(h) < n:
         h = np.block([[h, h], [h, -h]])
     return np.asarray(np.kron(np.eye(d // n), h / np.sqrt(n)))
@@ -149,10 +151,10 @@ def test_a_head_that_is_not_finite_says_so(k_type: str, rng: np.random.Generator
     for value in (np.nan, np.inf, -np.inf):
         _, q, _, _, cache, _ = case.run(Driver(), rng, spoil=value)
         stored_k, stored_v = cache.get(1)
-        assert not np.any(np.isfinite(stored_k[0, :32])) and np.all(np.isfinite(stored_k[1]))
+        assert not np.any(np.isfinite(stored_k[0])) and np.all(np.isfinite(stored_k[1]))
         assert not np.any(np.isfinite(stored_v[0, :32])) and np.all(np.isfinite(stored_v[:, 32:]))
         found = queries(q.data.reshape(2, 2, 64), k_type)
-        assert not np.any(np.isfinite(found[0, 0, :32])) and np.all(np.isfinite(found[1]))
+        assert not np.any(np.isfinite(found[0, 0])) and np.all(np.isfinite(found[1]))
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS[: len(CASES)])
