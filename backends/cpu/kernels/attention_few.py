@@ -17,7 +17,7 @@ from localllm.backends.cpu.kernels.attention_bytes import few_scores
 from localllm.backends.cpu.kernels.attention_values import values_fma
 from localllm.backends.cpu.kernels.grid import grid_fma, grid_store
 from localllm.backends.cpu.kernels.helper import helper
-from localllm.backends.cpu.kernels.ir import FLOATS, TARGET
+from localllm.backends.cpu.kernels.ir import FLOATS, TARGET, ZEN
 from localllm.backends.cpu.kernels.maths import decay
 from localllm.backends.cpu.kernels.parts import st_part
 from localllm.backends.cpu.kernels.sync import take
@@ -43,7 +43,8 @@ from localllm.backends.cpu.records import KEY_TILES, PAGES, PARTIALS, POSITIONS,
     _HEAD_BYTES,
     _ROWS,
 ) = ATTEND.offsets
-_HEADS_AT_ONCE, _SUMS = (8, 24) if TARGET.vnni512 else (2, 4)  # how many heads, and vectors of sums, the registers hold
+_HEADS_AT_ONCE, _SUMS = (8, 20 if ZEN else 24) if TARGET.vnni512 else (2, 4)
+"""How many heads, and vectors of sums, the registers hold: beside more than 20, LLVM spills as it orders instructions for Zen 4."""
 _PIECES = 4  # pieces of work that there must be before rows share one
 
 

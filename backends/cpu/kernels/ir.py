@@ -19,7 +19,8 @@ from numba.core.extending import register_model
 from localllm.backends.cpu.target import current, features, processor
 
 TARGET = current()
-AHEAD = 0 if processor(TARGET).startswith("znver") or not TARGET.avx2 else 4096
+ZEN = processor(TARGET).startswith("znver")
+AHEAD = 0 if ZEN or not TARGET.avx2 else 4096
 """Bytes that a stream of weights is fetched ahead of its use. Measured: decoding is 1.4 times as fast on Intel's Sapphire Rapids, anything
 from 3 to 6 KiB alike; AMD's Zen 4 does that best itself (load_in_order)."""
 BYTE_TABLES = TARGET.vnni512 and "+avx512vbmi" in features(TARGET).split(",")

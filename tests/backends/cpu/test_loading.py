@@ -58,7 +58,7 @@ def test_a_file_that_shrinks_is_an_error(tmp_path: Path, path: Path, monkeypatch
         with open_gguf(short) as file:
             os.truncate(short, path.stat().st_size - 100_000)
             with monkeypatch.context() as patch:
-                patch.setattr(weights, "_vector", lambda source, name: None)  # they lie behind the end as well
+                patch.setattr(weights, "read_vector", lambda source, name: None)  # they lie behind the end as well
                 found = upload(build(file), file, Options(2), None)
             for _ in range(2):
                 with pytest.raises(TruncatedError, match="became shorter"):
