@@ -60,7 +60,9 @@ def values_fma(kind: str, m: int) -> Any:
             n, old = acc.count // m, unpack(b, args[0])
             values = _vectors(b, kind, args[1], args[2], m)
             weights = [splat(b, load(b, apart(b, args[3], args[4], j), F32), 16) for j in range(n)]
-            return pack(b, [fused(b, values[t], weights[j], old[t * n + j]) for t in range(m) for j in range(n)])
+            # Row by row: registers are short, and a weight is not needed again behind its own values.
+            new = {(t, j): fused(b, values[t], weights[j], old[t * n + j]) for j in range(n) for t in range(m)}
+            return pack(b, [new[t, j] for t in range(m) for j in range(n)])
 
         return acc(acc, *[types.int64] * 4), generate
 

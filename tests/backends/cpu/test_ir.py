@@ -63,6 +63,7 @@ KERNELS: list[KernelId] = [
 INNER_LOOPS: dict[KernelId, int] = {
     ("attention_few", "attend_few", 6): 2,
     ("attention_few", "attend_few", 7): 2,
+    ("attention_few", "attend_few", 6, "q8_0", "q8_0"): 1,
     ("attention_many", "attend_many"): 2,
     ("floats", "many", "F16"): 1,
     ("matmul", "few", "Q4_K", 8): 1,
