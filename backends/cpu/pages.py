@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -57,15 +58,22 @@ class Page:
 
 
 class Pool:
-    """Pages of one size, cut from huge ones of the system; given back ones are used again."""
+    """Pages of one size, cut from huge ones of the system; given back ones are used again. Several threads may take pages at once: a line
+    is restored in one while another computes."""
 
     def __init__(self, page_bytes: int) -> None:
         self.page_bytes = page_bytes
         self._free: list[Page] = []
         self._slab, self._left = Arena(0), 0
+        # Entered again where the garbage collector closes a line meanwhile. Giving back takes no lock: a forked child may do that too.
+        self._lock = threading.RLock()
 
     def take(self) -> Page:
         """A page that nobody holds. What was written there before may still be: it is never read."""
+        with self._lock:
+            return self._take()
+
+    def _take(self) -> Page:
         if self._free:
             page = self._free.pop()
             page.holders = 1

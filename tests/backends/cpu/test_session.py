@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,6 +84,26 @@ def test_lines_do_not_touch_each_other(path: Path) -> None:
         start = a.truncate(30)
         assert start == (0 if path.stem == "gemma3" else 30)  # its window is gone
         assert np.array_equal(run.feed(session, a, TOKENS[start:60]), whole[start:60])
+
+
+def test_pages_taken_in_several_threads_are_different_ones() -> None:
+    pool = pages.Pool(4096)
+    found: list[list[int]] = [[] for _ in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=_take, args=(pool, some, 1000)) for some in found]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len({address for some in found for address in some}) == 4000
+
+
+def _take(pool: pages.Pool, found: list[int], n: int) -> None:
+    found += [pool.take().memory.ctypes.data for _ in range(n)]
 
 
 def test_the_likeliest_are_those_of_the_logits(path: Path) -> None:
