@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from localllm import memory
+from localllm.backends.base import Progress
 from localllm.generation.answer import Job
 from localllm.generation.budget import SHARE, share_of_free
 from localllm.generation.options import make
@@ -30,10 +31,10 @@ class Cached:
         self.session = session or FakeSession(saying("hello"))
         self.cache = PrefixCache(self.session.new_line, lambda held: budget)
 
-    def stream(self, prompt: Sequence[int] = PROMPT, **options: Any) -> Stream:
-        options = {"temperature": 0, **options}
+    def stream(self, prompt: Sequence[int] = PROMPT, progress: Progress | None = None, **options: Any) -> Stream:
+        made, ends = make({"temperature": 0, **options}), frozenset({END})
         self.session.chunks.clear()
-        return Stream(Job(line=self.line, prompt=prompt, options=make(options), decoder=FakeDecoder(), ends=frozenset({END}), context=4096))
+        return Stream(Job(line=self.line, prompt=prompt, options=made, decoder=FakeDecoder(), ends=ends, context=4096, progress=progress))
 
     def say(self, prompt: Sequence[int] = PROMPT, **options: Any) -> Result:
         return self.stream(prompt, **options).run()
@@ -158,35 +159,14 @@ def test_an_interrupted_prompt_is_continued() -> None:
         if done == 4:
             raise KeyboardInterrupt
 
-    stream = Stream(
-        Job(
-            line=cached.line,
-            prompt=PROMPT,
-            options=make({"temperature": 0}),
-            decoder=FakeDecoder(),
-            ends=frozenset({END}),
-            context=99,
-            progress=interrupt,
-        )
-    )
+    stream = cached.stream(progress=interrupt)
     with pytest.raises(KeyboardInterrupt):
         stream.run()
     assert stream.result.finish_reason == "interrupted"
     assert (stream.result.usage.prompt_tokens, stream.result.timings.prompt_tokens) == (7, 4)
     told: list[tuple[str, int, int]] = []
-    again = cached.stream()
-    again.close()
-    result = Stream(
-        Job(
-            line=cached.line,
-            prompt=PROMPT,
-            options=make({"temperature": 0}),
-            decoder=FakeDecoder(),
-            ends=frozenset({END}),
-            context=99,
-            progress=lambda *what: told.append(what),
-        )
-    ).run()
+    cached.stream().close()
+    result = cached.stream(progress=lambda *what: told.append(what)).run()
     assert (result.text, result.usage.cached_tokens) == ("hello", 4)
     assert told == [("prompt", 4, 7), ("prompt", 6, 7), ("prompt", 7, 7)]
 
