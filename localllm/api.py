@@ -6,17 +6,17 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Never, Self, Unpack, overload
 
 from localllm import backends, memory
 from localllm.archs import build
-from localllm.backends.base import KV_TYPES, Backend, Float, Options, Progress, Session, TensorSource
-from localllm.errors import BackendError, OptionError, UnsupportedError
+from localllm.backends.base import Backend, Float, Options, Progress, Session, TensorSource
+from localllm.errors import BackendError, UnsupportedError
 from localllm.generation import caching
 from localllm.generation import options as generation
 from localllm.generation import prompt as prompts
@@ -36,65 +36,13 @@ from localllm.generation.stepper import GiveBack, Stepper, check_ids
 from localllm.generation.stream import Stream
 from localllm.generation.vocabulary import control_texts, leading
 from localllm.gguf import open_gguf
+from localllm.load_options import LOAD_NAMES, Keywords, LoadOptions
 from localllm.model.program import Program
 from localllm.store import resolve
 from localllm.store.identity import identity
 
 if TYPE_CHECKING:
     from localllm.text import ChatTemplate, Tokenizer
-
-MAX_CONTEXT, MAX_BATCH = 2**30, 2**16
-
-
-class LoadKeywords(TypedDict, total=False):
-    """The keywords of load(), for type checkers."""
-
-    backend: str
-    threads: int | None
-    ctx: int | None
-    batch: int
-    progress: Progress | None
-    force: bool
-    cache_ram: int | None
-    cache_disk: int | None
-    cache_type_k: str | None
-    cache_type_v: str | None
-    draft: str | os.PathLike[str] | None
-
-
-class Keywords(LoadKeywords, generation.GenerationKeywords, total=False):
-    """The keywords of localllm.generate(): of load() and of Model.generate()."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOptions:
-    """How a model is loaded; see ``load``. Raises OptionError for a value that an option can't have."""
-
-    backend: str = "auto"
-    threads: int | None = None
-    ctx: int | None = None
-    batch: int = 512
-    progress: Progress | None = None
-    force: bool = False
-    cache_ram: int | None = None
-    cache_disk: int | None = None
-    cache_type_k: str | None = None
-    cache_type_v: str | None = None
-    draft: str | os.PathLike[str] | None = None
-
-    def __post_init__(self) -> None:
-        generation.whole("threads", self.threads, 1, optional=True)
-        generation.whole("ctx", self.ctx, 1, MAX_CONTEXT, optional=True)
-        generation.whole("batch", self.batch, 1, MAX_BATCH)
-        generation.switch("force", self.force)
-        generation.whole("cache_ram", self.cache_ram, 0, optional=True)
-        generation.whole("cache_disk", self.cache_disk, 0, optional=True)
-        for name in ("cache_type_k", "cache_type_v"):
-            if getattr(self, name) not in (None, *KV_TYPES):
-                raise OptionError(f"option {name!r} is {getattr(self, name)!r}; expected one of {', '.join(KV_TYPES)}, or None")
-
-
-LOAD_NAMES = tuple(field.name for field in fields(LoadOptions))
 
 
 def load(

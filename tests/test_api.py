@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import localllm
-from localllm import api, backends, memory
+from localllm import backends, memory
 from localllm.backends.base import Backend
 from localllm.errors import (
     BackendError,
@@ -24,6 +24,7 @@ from localllm.errors import (
     TokenizerError,
     UnsupportedError,
 )
+from localllm.load_options import LOAD_NAMES
 from tests import tiny
 
 REFERENCE: dict[str, Any] = {"backend": "reference"}
@@ -188,7 +189,7 @@ def test_a_misspelled_option_is_told_the_right_one_before_anything_is_loaded(wro
     given: dict[str, Any] = {wrong: 1}
     with pytest.raises(OptionError, match=f"did you mean '{right}'"):
         localllm.generate("no such file.gguf", "hi", **given)
-    if right in api.LOAD_NAMES:
+    if right in LOAD_NAMES:
         with pytest.raises(OptionError, match=f"did you mean '{right}'"):
             localllm.load("no such file.gguf", **given)
 

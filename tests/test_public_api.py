@@ -11,7 +11,7 @@ from typing import get_type_hints
 import pytest
 
 import localllm
-from localllm import api
+from localllm import api, load_options
 from localllm.generation.options import GenerationOptions
 from localllm.generation.results import Event, Logprob, Result, Timings, Usage
 
@@ -53,7 +53,7 @@ def test_the_signatures() -> None:
 
 
 def test_the_options_and_their_defaults() -> None:
-    assert {field.name: field.default for field in fields(api.LoadOptions)} == {
+    assert {field.name: field.default for field in fields(load_options.LoadOptions)} == {
         "backend": "auto",
         "threads": None,
         "ctx": None,
@@ -109,11 +109,15 @@ def test_the_options_and_their_defaults() -> None:
 
 
 def test_the_keywords_for_type_checkers_are_the_fields() -> None:
-    assert get_type_hints(api.LoadKeywords) == get_type_hints(api.LoadOptions)
-    assert sorted(get_type_hints(api.Keywords)) == sorted((*api.LOAD_NAMES, *(field.name for field in fields(GenerationOptions))))
+    assert get_type_hints(load_options.LoadKeywords) == get_type_hints(load_options.LoadOptions)
+    assert sorted(get_type_hints(load_options.Keywords)) == sorted(
+        (*load_options.LOAD_NAMES, *(field.name for field in fields(GenerationOptions)))
+    )
     given = inspect.signature(api.load).parameters
-    assert tuple(given)[1:-1] == api.LOAD_NAMES
-    assert [given[field.name].default for field in fields(api.LoadOptions)] == [field.default for field in fields(api.LoadOptions)]
+    assert tuple(given)[1:-1] == load_options.LOAD_NAMES
+    assert [given[field.name].default for field in fields(load_options.LoadOptions)] == [
+        field.default for field in fields(load_options.LoadOptions)
+    ]
 
 
 def test_the_fields_of_what_comes_back() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from localllm.generation.checks import SAMPLERS, SPEC, biases, callables, choice, ids, real, samplers, strings
+from localllm.generation.checks import SAMPLERS, SPEC, biases, callables, ids, real, samplers, strings
+from localllm.generation.checks import choice as choice
 from localllm.generation.checks import switch as switch
 from localllm.generation.checks import whole as whole
 from localllm.generation.full import POLICIES
